@@ -1,0 +1,33 @@
+#!/bin/sh
+# Two commands in one session: the second finds the file that the first one left.
+set -eu
+
+image=${SANDBOX_EXEC_DEMO_IMAGE:-sandbox-exec/busybox}
+
+# A demo that only prints would also "work" when nothing does, so each call names what it expects.
+call() {
+    expected=$1
+    command=$2
+    printf '\n$ sandbox-exec run --session demo --image %s -- "%s"\n' "$image" "$command"
+    status=0
+    sandbox-exec run --session demo --image "$image" -- "$command" </dev/null || status=$?
+    printf '[exit code %s]\n' "$status"
+    if [ "$status" -ne "$expected" ]; then
+        printf 'demo: expected exit code %s\n' "$expected" >&2
+        exit 1
+    fi
+}
+
+# Also when a call failed: a demo leaves nothing behind.
+remove() {
+    printf '\n$ sandbox-exec rm demo\n'
+    sandbox-exec rm demo
+}
+trap remove EXIT
+
+# The commands are expanded in the sandbox, not here.
+# shellcheck disable=SC2016
+{
+    call 0 'echo "written by the first call, in $(pwd)" > note.txt; ls -l note.txt'
+    call 3 'cat note.txt && echo "and a failing command is a value, not an error" && exit 3'
+}

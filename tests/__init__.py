@@ -1,0 +1,1 @@
+"""The tests: pure, on the fake, on real processes, on real engines."""

@@ -1,0 +1,1 @@
+"""Pure functions: no engine, no process, no clock, no network."""
