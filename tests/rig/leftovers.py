@@ -1,0 +1,119 @@
+"""What a dead engine leaves behind (shims, container processes, mounts, cgroups, sockets), found and removed.
+
+A ``dockerd`` that was killed cleans nothing up. All that belongs to one engine can be told by three names that only
+it uses: its runtime directory, its data directory and its cgroup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+from pathlib import Path
+
+from tests.rig.processes import RigError, command_line, every_pid, kill_all, wait_until
+
+_MNT_DETACH = 2
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def remove_leftovers(runtime: Path, data: Path | None, cgroup: str) -> None:
+    """End every process of the engine, unmount its mounts, remove its directories; keep the data if it is ``None``."""
+    sockets = _shim_sockets(runtime)
+    for _ in range(5):
+        shims = _shims(runtime)
+        kill_all(shims)
+        members = _cgroup_members(cgroup)
+        kill_all(members)
+        if not shims and not members:
+            break
+    else:
+        msg = f"processes of the engine in {runtime} keep coming back"
+        raise RigError(msg)
+    for path in sockets:
+        path.unlink(missing_ok=True)
+    _remove_cgroups(cgroup)
+    places = [runtime] if data is None else [runtime, data]
+    for place in places:
+        unmount_below(place)
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)
+        if place.exists():
+            msg = f"cannot remove {place}: something still uses it"
+            raise RigError(msg)
+
+
+def unmount_below(directory: Path) -> None:
+    """Detach every mount at or below the directory, the innermost first."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for _ in range(3):
+        mounts = _mounts_below(str(directory))
+        if not mounts:
+            return
+        for mount in reversed(mounts):
+            libc.umount2(os.fsencode(mount), _MNT_DETACH)
+
+
+def _mounts_below(directory: str) -> list[str]:
+    found: list[str] = []
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        point = line.split(" ")[4]
+        for code in ("\\040", "\\011", "\\012", "\\134"):
+            point = point.replace(code, chr(int(code[1:], 8)))
+        if point == directory or point.startswith(directory + "/"):
+            found.append(point)
+    return found
+
+
+def _shims(runtime: Path) -> list[int]:
+    """Find containerd's shims by the address of the containerd they were started by."""
+    found: list[int] = []
+    for pid in every_pid():
+        argv = command_line(pid)
+        if argv and "containerd-shim" in argv[0] and any(word.startswith(f"{runtime}/") for word in argv):
+            found.append(pid)
+    return found
+
+
+def _shim_sockets(runtime: Path) -> list[Path]:
+    """Find the sockets that shims make outside of the runtime directory, from the bundles that name them."""
+    found: list[Path] = []
+    for note in runtime.glob("containerd/io.containerd.runtime.v2.task/*/*/address"):
+        with contextlib.suppress(OSError):
+            address = note.read_text().strip()
+            if address.startswith("unix://"):
+                found.append(Path(address.removeprefix("unix://")))
+    return found
+
+
+def _cgroup_dirs(cgroup: str) -> list[Path]:
+    """Find the engine's directory in every hierarchy (one on cgroup v2, one per controller on v1)."""
+    if not cgroup.strip("/"):
+        return []
+    name = cgroup.strip("/")
+    own = {line.split(":", 2)[2].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()}
+    roots = [_CGROUPS, *(path for path in _CGROUPS.iterdir() if path.is_dir())] if _CGROUPS.is_dir() else []
+    candidates = [root / name for root in roots] + [root / part / name for root in roots for part in own if part]
+    return [path for path in candidates if path.is_dir()]
+
+
+def _cgroup_members(cgroup: str) -> list[int]:
+    found: set[int] = set()
+    for top in _cgroup_dirs(cgroup):
+        for directory, _, _ in os.walk(top):
+            with contextlib.suppress(OSError):
+                found.update(int(word) for word in (Path(directory) / "cgroup.procs").read_text().split())
+    found.discard(0)
+    return sorted(found)
+
+
+def _remove_cgroups(cgroup: str) -> None:
+    def gone() -> bool:
+        for top in _cgroup_dirs(cgroup):
+            for directory, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(directory).rmdir()
+        return not _cgroup_dirs(cgroup)
+
+    wait_until(gone, 5)
