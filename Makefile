@@ -18,8 +18,6 @@ PY := $(abspath $(BIN))/python
 
 # The demo and the suite both find `sandbox-exec` as a user would: on PATH.
 export PATH := $(abspath $(BIN)):$(PATH)
-# No stray .pyc in the tree: the same checkout is mounted into containers that run as other users.
-export PYTHONDONTWRITEBYTECODE := 1
 
 # Without an engine: pure tests, behaviour on the fake, real processes.
 UNIT_PATHS = $(wildcard tests/unit tests/behaviour tests/process)
@@ -50,6 +48,7 @@ check: $(STAMP)  ## lint, formatting, types, layers, guest scripts, docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck -s sh sandbox_exec/_guest/*.sh
+	$(BIN)/shellcheck docs/examples/*.sh .ci/run
 	$(BIN)/basedpyright --verifytypes sandbox_exec --ignoreexternal
 	$(MAKE) docs
 
@@ -103,8 +102,7 @@ docs: $(STAMP)  ## build the documentation; warnings are errors
 
 .PHONY: bench
 bench: $(STAMP)  ## measure against bare `docker exec` and the peers
-	$(PIP) install '.[bench]' --no-build-isolation
-	$(PIP) install --no-build-isolation --no-deps --editable .
+	$(PIP) install --no-build-isolation --editable '.[bench]'
 	$(PY) -m tests.rig run --images all -- $(PY) -m tests.bench
 
 # uv resolves for every supported Python at once, which pip-compile cannot; it is not a dependency of anything else here.

@@ -8,7 +8,7 @@ image=${SANDBOX_EXEC_DEMO_IMAGE:-sandbox-exec/busybox}
 call() {
     expected=$1
     command=$2
-    printf '\n$ sandbox-exec run --session demo --image %s -- "%s"\n' "$image" "$command"
+    printf "\n$ sandbox-exec run --session demo --image %s -- '%s'\n" "$image" "$command"
     status=0
     sandbox-exec run --session demo --image "$image" -- "$command" </dev/null || status=$?
     printf '[exit code %s]\n' "$status"
