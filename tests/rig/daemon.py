@@ -16,17 +16,15 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self
 
 from tests.rig import places
-from tests.rig.leftovers import remove_leftovers
-from tests.rig.processes import ProcessId, RigError, command_line, every_pid, kill_all, wait_until
+from tests.rig.leftovers import remove_leftovers, sweep_abandoned
+from tests.rig.processes import ProcessId, RigError, wait_until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
 _CONTAINERD_CONFIG = """\
 version = 2
@@ -202,13 +200,7 @@ class PrivateDaemon:
         config = _CONTAINERD_CONFIG.format(data=self.data, runtime=self.runtime)
         (self.runtime / "containerd.toml").write_text(config)
         # A namespace held by a file outlives the daemon, so that containers keep their bridge through a restart.
-        (self.runtime / "netns").touch()
-        loopback = "ip link set lo up 2>/dev/null || true"
-        subprocess.run(
-            ["unshare", f"--net={self.runtime}/netns", "sh", "-c", loopback],
-            check=True,
-            stdin=subprocess.DEVNULL,
-        )
+        places.new_network_namespace(self.runtime / "netns")
 
     def _start_containerd(self) -> None:
         argv = ["containerd", "--config", f"{self.runtime}/containerd.toml"]
@@ -282,28 +274,3 @@ def answers(path: Path, limit: float = 2) -> bool:
         connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
         return b" 200 " in connection.recv(64)
     return False
-
-
-def sweep_abandoned() -> None:
-    """Remove the daemons whose owner died without stopping them (a test run that was killed)."""
-    for runtime in places.runtime_base().glob(f"{places.RUNTIME_PREFIX}*"):
-        try:
-            owner = ProcessId.parse((runtime / "owner").read_text())
-            data = (runtime / "data").read_text()
-        except OSError:
-            continue
-        if owner is None or owner.alive():
-            continue
-        kill_all(_daemons_of(runtime))
-        remove_leftovers(runtime, Path(data) if data else None, f"/{runtime.name}")
-
-
-def _daemons_of(runtime: Path) -> list[int]:
-    """Find the dockerd and the containerd that were given paths in this directory, dockerd first."""
-    found = {pid: argv for pid in every_pid() if (argv := command_line(pid))}
-    return [
-        pid
-        for name in ("dockerd", "containerd")
-        for pid, argv in found.items()
-        if argv[0] == name and any(f"{runtime}/" in word for word in argv)
-    ]

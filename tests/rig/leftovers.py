@@ -12,8 +12,18 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.rig.processes import RigError, command_line, every_pid, kill_all, wait_until
+from tests.rig import places
+from tests.rig.processes import (
+    ProcessId,
+    RigError,
+    command_line,
+    descendants,
+    every_pid,
+    kill_all,
+    wait_until,
+)
 
+_KEEPERS = ("dockerd", "containerd", "containerd-shim-runc-v2", "conmon")
 _MNT_DETACH = 2
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -22,11 +32,12 @@ def remove_leftovers(runtime: Path, data: Path | None, cgroup: str) -> None:
     """End every process of the engine, unmount its mounts, remove its directories; keep the data if it is ``None``."""
     sockets = _shim_sockets(runtime)
     for _ in range(5):
-        shims = _shims(runtime)
-        kill_all(shims)
+        keepers = _keepers(runtime)
+        within = descendants(keepers)
+        kill_all([*keepers, *within])
         members = _cgroup_members(cgroup)
         kill_all(members)
-        if not shims and not members:
+        if not keepers and not members:
             break
     else:
         msg = f"processes of the engine in {runtime} keep coming back"
@@ -42,6 +53,19 @@ def remove_leftovers(runtime: Path, data: Path | None, cgroup: str) -> None:
         if place.exists():
             msg = f"cannot remove {place}: something still uses it"
             raise RigError(msg)
+
+
+def sweep_abandoned() -> None:
+    """Remove the engines whose owner died without stopping them (a test run that was killed)."""
+    with places.locked("sweep"):
+        for runtime in places.runtime_base().glob(f"{places.RUNTIME_PREFIX}*"):
+            try:
+                owner = ProcessId.parse((runtime / "owner").read_text())
+                data = (runtime / "data").read_text()
+            except OSError:
+                continue
+            if owner and not owner.alive():
+                remove_leftovers(runtime, Path(data) if data else None, f"/{runtime.name}")
 
 
 def unmount_below(directory: Path) -> None:
@@ -66,14 +90,15 @@ def _mounts_below(directory: str) -> list[str]:
     return found
 
 
-def _shims(runtime: Path) -> list[int]:
-    """Find containerd's shims by the address of the containerd they were started by."""
-    found: list[int] = []
+def _keepers(runtime: Path) -> list[int]:
+    """Find the engine's own processes by their arguments, which name its directory; daemons come first."""
+    found: dict[str, list[int]] = {name: [] for name in _KEEPERS}
     for pid in every_pid():
         argv = command_line(pid)
-        if argv and "containerd-shim" in argv[0] and any(word.startswith(f"{runtime}/") for word in argv):
-            found.append(pid)
-    return found
+        name = Path(argv[0]).name if argv else ""
+        if name in found and any(f"{runtime}/" in word for word in argv):
+            found[name].append(pid)
+    return [pid for name in _KEEPERS for pid in found[name]]
 
 
 def _shim_sockets(runtime: Path) -> list[Path]:

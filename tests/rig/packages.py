@@ -6,14 +6,12 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.rig import places
 from tests.rig.processes import RigError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3")
 _ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive"}
@@ -32,7 +30,7 @@ def complete_path() -> None:
 
 
 def require(commands: Mapping[str, str]) -> None:
-    """Make sure that each command is there; the mapping names the package that brings it."""
+    """Make sure that each command (or file) is there; the mapping names the package that brings it."""
     complete_path()
     if not _absent(commands):
         return
@@ -116,7 +114,12 @@ def _lines(text: str) -> Iterator[_Entry]:
 
 
 def _absent(commands: Mapping[str, str]) -> dict[str, str]:
-    return {name: package for name, package in commands.items() if shutil.which(name) is None}
+    """Keep the commands (or, where a path is given, the files) that are not there."""
+    return {
+        name: package
+        for name, package in commands.items()
+        if not (Path(name).exists() if "/" in name else shutil.which(name))
+    }
 
 
 def _refresh() -> None:

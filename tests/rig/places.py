@@ -6,11 +6,12 @@ import contextlib
 import fcntl
 import os
 import secrets
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.rig.processes import RigError
+
 
 RUNTIME_PREFIX = "sbx-"
 
@@ -54,6 +55,17 @@ def new_runtime_dir() -> Path:
     path = runtime_base() / f"{RUNTIME_PREFIX}{secrets.token_hex(4)}"
     path.mkdir(mode=0o700)
     return path
+
+
+def new_network_namespace(file: Path) -> None:
+    """Make a network namespace that the file holds until it is unmounted, with its loopback up."""
+    file.touch()
+    loopback = "ip link set lo up 2>/dev/null || true"
+    argv = ["unshare", f"--net={file}", "sh", "-c", loopback]
+    done = subprocess.run(argv, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip()
+        raise RigError(f"cannot make a network namespace, which a private engine needs: {reason}")
 
 
 @contextlib.contextmanager

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 
 class RigError(Exception):
@@ -99,6 +98,22 @@ def command_line(pid: int) -> list[str]:
     except OSError:
         return []
     return raw.decode(errors="replace").split("\0")[:-1]
+
+
+def descendants(pids: Iterable[int]) -> list[int]:
+    """List all children of these processes, their children, and so on."""
+    children: dict[int, list[int]] = {}
+    for pid in every_pid():
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(pid)
+    found: list[int] = []
+    pending = list(pids)
+    while pending:
+        of_one = children.get(pending.pop(), [])
+        found.extend(of_one)
+        pending.extend(of_one)
+    return found
 
 
 def kill_all(pids: Iterable[int]) -> None:

@@ -58,7 +58,7 @@ class Rootfs:
 
     def _make(self, tarball: Path) -> None:
         if os.geteuid() != 0:
-            raise RigError(f"the image {self.name} can only be made by root (its files have owners)")
+            raise RigError(f"the image {self.name} can only be made by root")
         with tempfile.TemporaryDirectory(prefix="sbx-rootfs-", dir=places.data_base()) as scratch:
             root = Path(scratch) / "root"
             root.mkdir(mode=0o755)

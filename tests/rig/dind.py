@@ -1,0 +1,4 @@
+"""x"""
+from tests.rig.engine import Engine
+def run_inside(argv: list[str], engine: Engine) -> int:
+    return 1
