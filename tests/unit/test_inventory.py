@@ -86,7 +86,7 @@ def test_a_container_and_its_image_come_from_one_answer() -> None:
                 labels={"a": "b,c"},
                 image_id="sha256:abc",
                 created=NOON + 0.5,
-                started=pytest.approx(NOON + 1.237714696),
+                started=NOON + 1 + 0.237714696,
                 finished=None,
                 pid=42,
             ),
