@@ -1,0 +1,1 @@
+"""Real processes, guest scripts under real shells, no engine."""
