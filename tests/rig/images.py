@@ -61,9 +61,8 @@ def ensure_images(
     """Make sure the engine that the argv prefix and environment lead to has these images, as their recipes now are."""
     for name in names:
         image = IMAGES[name]
-        if _present(name, image, environment, engine):
-            continue
-        import_tarball(image, tag(name), environment=environment, engine=engine)
+        if not is_current(tag(name), image, environment=environment, engine=engine):
+            import_tarball(image, tag(name), environment=environment, engine=engine)
 
 
 def import_tarball(
@@ -86,12 +85,17 @@ def import_tarball(
         raise RigError(f"import of {reference} failed: {done.stderr.decode(errors='replace').strip()}")
 
 
-def _present(
-    name: str, image: Image, environment: Mapping[str, str], engine: Sequence[str]
+def is_current(
+    reference: str,
+    image: Image,
+    *,
+    environment: Mapping[str, str],
+    engine: Sequence[str] = ("docker",),
 ) -> bool:
+    """Tell whether the engine has this image as its recipe now is."""
     template = f'{{{{index .Config.Labels "{_LABEL}"}}}}'
     done = subprocess.run(
-        [*engine, "image", "inspect", "--format", template, tag(name)],
+        [*engine, "image", "inspect", "--format", template, reference],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env=dict(environment),

@@ -65,10 +65,8 @@ class Rootfs:
             self.fill(root)
             unfinished = tarball.with_suffix(f".{os.getpid()}.part")
             try:
-                subprocess.run(
-                    ["tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf", str(unfinished), "."],
-                    check=True,
-                )
+                pack = ["tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf"]
+                subprocess.run([*pack, str(unfinished), "."], check=True)
                 unfinished.rename(tarball)
             finally:
                 unfinished.unlink(missing_ok=True)
