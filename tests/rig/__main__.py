@@ -19,7 +19,9 @@ _NO_ENGINE = 3
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what the command line says; the status is the command's, or 3 when there is no engine for it."""
+    """Do what the command line says; the status is the command's, or 3 when there is no engine for
+    it.
+    """
     options = _parser().parse_args(words)
     signal.signal(signal.SIGTERM, _leave)
     packages.complete_path()
@@ -95,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     up.set_defaults(action=_up)
     down = actions.add_parser("down", help="stop the daemon that up started")
     down.set_defaults(action=_down)
-    loaded = actions.add_parser("images", help="load test images into the engine of the environment")
+    loaded = actions.add_parser(
+        "images", help="load test images into the engine of the environment"
+    )
     loaded.set_defaults(action=_images)
     loaded.add_argument("names", nargs="*", metavar="NAME")
     return parser

@@ -1,4 +1,6 @@
-"""Run the command that an engine was made ready for, as if the rig were not there: signals, status and all."""
+"""Run the command that an engine was made ready for, as if the rig were not there: signals, status
+and all.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the command and return its exit status, 128 and more for one that died of a signal.
 
-    A signal that somebody sent to the rig is passed on. One that the terminal sent (Ctrl-C) went to the whole
-    process group, the command included, and is not sent to it twice.
+    A signal that somebody sent to the rig is passed on. One that the terminal sent (Ctrl-C) went to
+    the whole process group, the command included, and is not sent to it twice.
     """
     waited = (*_FORWARDED, signal.SIGCHLD)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)

@@ -1,10 +1,11 @@
 """A private ``dockerd`` that shares nothing with any other: tests may kill, freeze and restart it.
 
-Three things make it private beyond a data directory and a socket of its own. It has its own network namespace, as a
-``dockerd`` started beside another one deletes the other's ``docker0`` and rewrites its firewall. It has its own
-containerd, started here, as ``dockerd`` would otherwise use the machine's wherever that one is running. And its
-containers have a cgroup parent of their own, by which their processes are found when everything else is dead.
-Containers with network reach each other and nothing beyond.
+Three things make it private beyond a data directory and a socket of its own. It has its own network
+namespace, as a ``dockerd`` started beside another one deletes the other's ``docker0`` and rewrites
+its firewall. It has its own containerd, started here, as ``dockerd`` would otherwise use the
+machine's wherever that one is running. And its containers have a cgroup parent of their own, by
+which their processes are found when everything else is dead. Containers with network reach each
+other and nothing beyond.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from tests.rig import places
 from tests.rig.leftovers import remove_leftovers, sweep_abandoned
 from tests.rig.processes import ProcessId, RigError, wait_until
 
-
 _CONTAINERD_CONFIG = """\
 version = 2
 root = "{data}/containerd"
@@ -39,12 +39,12 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 
 
 class PrivateDaemon:
-    """One private docker daemon: started, killed, frozen, restarted, and gone without a trace after ``stop``.
+    """One private docker daemon; after ``stop`` nothing of it is left.
 
-    ``network=False`` leaves out the bridge (faster to start, needs no iptables). ``data`` keeps images and containers
-    in a given directory, which ``stop`` then leaves alone. ``live_restore`` lets containers outlive the daemon.
-    ``detached`` is for a daemon that is meant to outlive whoever starts it; any other one whose starter has died is
-    swept away by the next rig.
+    ``network=False`` leaves out the bridge (faster to start, needs no iptables). ``data`` keeps
+    images and containers in a given directory, which ``stop`` then leaves alone. ``live_restore``
+    lets containers outlive the daemon. ``detached`` is for a daemon that is meant to outlive
+    whoever starts it; any other one whose starter has died is swept away by the next rig.
     """
 
     def __init__(
@@ -72,8 +72,7 @@ class PrivateDaemon:
     def runtime(self) -> Path:
         """The short directory with its sockets and logs; it exists from ``start`` to ``stop``."""
         if self._runtime is None:
-            msg = "the private daemon is not started"
-            raise RigError(msg)
+            raise RigError("the private daemon is not started")
         return self._runtime
 
     @property
@@ -89,7 +88,9 @@ class PrivateDaemon:
     @property
     def environment(self) -> dict[str, str]:
         """This process's environment, pointed at this daemon."""
-        environment = {name: value for name, value in os.environ.items() if name != "DOCKER_CONTEXT"}
+        environment = {
+            name: value for name, value in os.environ.items() if name != "DOCKER_CONTEXT"
+        }
         return environment | {"DOCKER_HOST": self.host}
 
     @property
@@ -107,7 +108,10 @@ class PrivateDaemon:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -127,14 +131,17 @@ class PrivateDaemon:
             raise
 
     def stop(self) -> None:
-        """Stop it and remove all that it left: processes, mounts, cgroups, sockets, and data unless that is kept."""
+        """Stop it and remove all that it left: processes, mounts, cgroups, sockets, and data unless
+        that is kept.
+        """
         if self._runtime is None:
             return
         if self._kept_data:
             for process in (self._dockerd, self._containerd):
                 if process:
                     process.end(patience=20)
-        # What is thrown away need not be put in order first, which takes ten seconds for a container without a trap.
+        # What is thrown away need not be put in order first, which takes ten seconds for a
+        # container without a trap.
         self._reap()
         remove_leftovers(self.runtime, None if self._kept_data else self.data, self.cgroup)
         self._reap()
@@ -147,7 +154,7 @@ class PrivateDaemon:
         self._reap()
 
     def freeze(self) -> None:
-        """Stop dockerd in its tracks: it accepts connections (the kernel does) and never answers."""
+        """Freeze dockerd: it accepts connections (the kernel does) and never answers."""
         if self._dockerd:
             self._dockerd.signal(signal.SIGSTOP)
 
@@ -166,7 +173,9 @@ class PrivateDaemon:
     def log_tail(self, lines: int = 15) -> str:
         """Return the end of dockerd's log, for an error message."""
         with contextlib.suppress(OSError):
-            return "\n".join((self.runtime / "dockerd.log").read_text(errors="replace").splitlines()[-lines:])
+            return "\n".join(
+                (self.runtime / "dockerd.log").read_text(errors="replace").splitlines()[-lines:]
+            )
         return "(no log)"
 
     def save(self, path: Path) -> None:
@@ -182,15 +191,19 @@ class PrivateDaemon:
 
     @classmethod
     def load(cls, path: Path) -> PrivateDaemon | None:
-        """Take over a daemon that another process started and saved; ``None`` if nothing was saved."""
+        """Take over a daemon that another process saved; ``None`` if nothing was saved."""
         try:
             note = json.loads(path.read_text())
         except (OSError, ValueError):
             return None
-        daemon = cls(network=note["network"], data=Path(note["data"]) if note["data"] else None, detached=True)
-        daemon._runtime = Path(note["runtime"])  # noqa: SLF001
-        daemon._dockerd = ProcessId.parse(note["dockerd"])  # noqa: SLF001
-        daemon._containerd = ProcessId.parse(note["containerd"])  # noqa: SLF001
+        daemon = cls(
+            network=note["network"],
+            data=Path(note["data"]) if note["data"] else None,
+            detached=True,
+        )
+        daemon._runtime = Path(note["runtime"])
+        daemon._dockerd = ProcessId.parse(note["dockerd"])
+        daemon._containerd = ProcessId.parse(note["containerd"])
         return daemon
 
     def _prepare(self) -> None:
@@ -201,16 +214,20 @@ class PrivateDaemon:
         (self.runtime / "daemon.json").write_text("{}")
         config = _CONTAINERD_CONFIG.format(data=self.data, runtime=self.runtime)
         (self.runtime / "containerd.toml").write_text(config)
-        # A namespace held by a file outlives the daemon, so that containers keep their bridge through a restart.
+        # A namespace held by a file outlives the daemon, so that containers keep their bridge
+        # through a restart.
         places.new_network_namespace(self.runtime / "netns")
 
     def _start_containerd(self) -> None:
         argv = ["containerd", "--config", f"{self.runtime}/containerd.toml"]
         self._containerd = self._spawn(argv, "containerd.log")
-        self._await_answer("containerd", self._containerd, lambda: _connects(self.runtime / "containerd.sock"))
+        self._await_answer(
+            "containerd", self._containerd, lambda: _connects(self.runtime / "containerd.sock")
+        )
 
     def _start_dockerd(self) -> None:
-        # After a crash the pid in the file may be somebody else's by now, and dockerd would refuse to start.
+        # After a crash the pid in the file may be somebody else's by now, and dockerd would refuse
+        # to start.
         (self.runtime / "dockerd.pid").unlink(missing_ok=True)
         argv = [
             "dockerd",
@@ -231,8 +248,7 @@ class PrivateDaemon:
 
     def _spawn(self, argv: list[str], log: str) -> ProcessId:
         if shutil.which(argv[0]) is None:
-            msg = f"{argv[0]} is not installed"
-            raise RigError(msg)
+            raise RigError(f"{argv[0]} is not installed")
         with (self.runtime / log).open("ab") as output:
             # nsenter replaces itself by the daemon: the pid is the daemon's.
             child = subprocess.Popen(
@@ -246,16 +262,15 @@ class PrivateDaemon:
         self._children.append(child)
         identity = ProcessId.of(child.pid)
         if identity is None:
-            msg = f"{argv[0]} ended at once:\n{self.log_tail()}"
-            raise RigError(msg)
+            raise RigError(f"{argv[0]} ended at once:\n{self.log_tail()}")
         return identity
 
     def _await_answer(self, name: str, process: ProcessId, ready: Callable[[], bool]) -> None:
         wait_until(lambda: ready() or not process.alive(), self._start_timeout)
         if not process.alive() or not ready():
             what = "did not answer" if process.alive() else "ended"
-            msg = f"{name} {what} within {self._start_timeout:g} s of its start; its log ends:\n{self.log_tail()}"
-            raise RigError(msg)
+            limit = f"within {self._start_timeout:g} s of its start"
+            raise RigError(f"{name} {what} {limit}; its log ends:\n{self.log_tail()}")
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]

@@ -14,7 +14,9 @@ def _note() -> Path:
 
 
 def up() -> PrivateDaemon:
-    """Return the developer's daemon, started if it is not running; its images and containers are kept."""
+    """Return the developer's daemon, started if it is not running; its images and containers are
+    kept.
+    """
     with places.locked("developer"):
         daemon = PrivateDaemon.load(_note())
         if daemon and daemon.pid and answers(daemon.runtime / "docker.sock", 10):

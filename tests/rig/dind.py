@@ -1,7 +1,8 @@
-"""Docker in docker: a command inside a container whose own dockerd is newer than the one that runs the container.
+"""Docker in docker: a command inside a container whose own dockerd is newer than the one that runs
+the container.
 
-Everything is copied in and nothing is mounted from here, so that it also works where the engine is on another machine
-or is itself nested.
+Everything is copied in and nothing is mounted from here, so that it also works where the engine is
+on another machine or is itself nested.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _WORK = "work"
 _CACHE = "var/cache/sandbox-exec-rig"
 _DATA = "/var/lib/docker"
 
-# Not --privileged: it asks for every capability, and a machine that lacks one of them then refuses the container.
+# Not --privileged: it asks for every capability, and a machine that lacks one of them then refuses
+# the container.
 _FLAGS = (
     "--cap-add=ALL",
     "--cap-drop=SYS_RESOURCE",
@@ -51,7 +53,9 @@ _HIDDEN_BUT_OURS = frozenset({".ci", ".github"})
 
 
 def run_inside(argv: Sequence[str], engine: Engine) -> int:
-    """Run the command in the nested container and return its exit status; the container is gone afterwards."""
+    """Run the command in the nested container and return its exit status; the container is gone
+    afterwards.
+    """
     if engine.command != "docker":
         raise RigError("docker in docker needs docker")
     image = Image(nested_rootfs(_REPO / "requirements-dev.txt"))
@@ -98,7 +102,9 @@ def _docker(engine: Engine, words: Sequence[str]) -> str:
 
 
 def _copy_in(engine: Engine, container: str, tarballs: Sequence[Path]) -> None:
-    """Stream the working tree and the images' tarballs into the container, which has not started yet."""
+    """Stream the working tree and the images' tarballs into the container, which has not started
+    yet.
+    """
     copying = subprocess.Popen(
         ["docker", "cp", "-", f"{container}:/"],
         env=dict(engine.environment),
@@ -133,7 +139,9 @@ def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def working_tree(top: Path) -> Iterator[Path]:
-    """Yield the project's files as they are now, committed or not, without what tools left among them."""
+    """Yield the project's files as they are now, committed or not, without what tools left among
+    them.
+    """
     for directory, names, files in os.walk(top):
         names[:] = sorted(
             name

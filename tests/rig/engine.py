@@ -1,4 +1,6 @@
-"""An engine for one command: the one that can be reached, or a private one for as long as the command runs."""
+"""An engine for one command: the one that can be reached, or a private one for as long as the
+command runs.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def some_engine() -> Iterator[Engine]:
         yield Engine("docker", dict(os.environ))
     elif packages.can_install():
         if os.environ.get("DOCKER_HOST"):
-            print("rig: nothing answers at DOCKER_HOST; starting a private dockerd", file=sys.stderr)
+            print(
+                "rig: nothing answers at DOCKER_HOST; starting a private dockerd", file=sys.stderr
+            )
         install_docker()
         with PrivateDaemon() as daemon:
             yield Engine("docker", daemon.environment)
@@ -49,7 +53,9 @@ def some_engine() -> Iterator[Engine]:
 
 
 def install_docker() -> None:
-    """Make sure that dockerd, what it needs and a CLI are there; later Debians have the CLI in a package of its own."""
+    """Make sure that dockerd, what it needs and a CLI are there; later Debians have the CLI in a
+    package of its own.
+    """
     packages.require(
         {
             "dockerd": "docker.io",
@@ -64,7 +70,9 @@ def install_docker() -> None:
 
 @contextlib.contextmanager
 def _podman() -> Iterator[Engine]:
-    """Use the podman of this environment where it can run containers at all; otherwise make one that can."""
+    """Use the podman of this environment where it can run containers at all; otherwise make one
+    that can.
+    """
     if "CONTAINERS_CONF" in os.environ and _answers("podman", "info"):
         yield Engine("podman", dict(os.environ))
     elif packages.can_install():

@@ -1,4 +1,6 @@
-"""The test images, imported into an engine from the cached tarballs; no registry is asked for anything."""
+"""The test images, imported into an engine from the cached tarballs; no registry is asked for
+anything.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Image:
         return hashlib.sha256("\0".join((self.base.key, *self.changes)).encode()).hexdigest()[:16]
 
 
-_PRINTS_AND_FAILS = """ENTRYPOINT ["/bin/sh", "-c", "echo entrypoint \\"$@\\"; exit 1", "entrypoint"]"""
+_PRINTS_AND_FAILS = (
+    """ENTRYPOINT ["/bin/sh", "-c", "echo entrypoint \\"$@\\"; exit 1", "entrypoint"]"""
+)
 
 IMAGES: Mapping[str, Image] = {
     "busybox": Image(rootfs.BUSYBOX, ('CMD ["/bin/sh"]',)),
@@ -58,7 +62,9 @@ def chosen(words: Iterable[str]) -> list[str]:
 def ensure_images(
     names: Iterable[str], *, environment: Mapping[str, str], engine: Sequence[str] = ("docker",)
 ) -> None:
-    """Make sure the engine that the argv prefix and environment lead to has these images, as their recipes now are."""
+    """Make sure the engine that the argv prefix and environment lead to has these images, as their
+    recipes now are.
+    """
     for name in names:
         image = IMAGES[name]
         if not is_current(tag(name), image, environment=environment, engine=engine):
@@ -66,7 +72,11 @@ def ensure_images(
 
 
 def import_tarball(
-    image: Image, reference: str, *, environment: Mapping[str, str], engine: Sequence[str] = ("docker",)
+    image: Image,
+    reference: str,
+    *,
+    environment: Mapping[str, str],
+    engine: Sequence[str] = ("docker",),
 ) -> None:
     """Import one image under this name, labelled with its recipe."""
     tarball = image.base.build()
@@ -82,7 +92,9 @@ def import_tarball(
             check=False,
         )
     if done.returncode:
-        raise RigError(f"import of {reference} failed: {done.stderr.decode(errors='replace').strip()}")
+        raise RigError(
+            f"import of {reference} failed: {done.stderr.decode(errors='replace').strip()}"
+        )
 
 
 def is_current(

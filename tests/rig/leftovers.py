@@ -1,7 +1,8 @@
-"""What a dead engine leaves behind (shims, container processes, mounts, cgroups, sockets), found and removed.
+"""What a dead engine leaves behind (shims, container processes, mounts, cgroups, sockets), found
+and removed.
 
-A ``dockerd`` that was killed cleans nothing up. All that belongs to one engine can be told by three names that only
-it uses: its runtime directory, its data directory and its cgroup.
+A ``dockerd`` that was killed cleans nothing up. All that belongs to one engine can be told by three
+names that only it uses: its runtime directory, its data directory and its cgroup.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def remove_leftovers(runtime: Path, data: Path | None, cgroup: str) -> None:
-    """End every process of the engine, unmount its mounts, remove its directories; keep the data if it is ``None``."""
+    """End every process of the engine, unmount its mounts, remove its directories; keep the data if
+    it is ``None``.
+    """
     sockets = _shim_sockets(runtime)
     for _ in range(5):
         keepers = _keepers(runtime)
@@ -40,8 +43,7 @@ def remove_leftovers(runtime: Path, data: Path | None, cgroup: str) -> None:
         if not keepers and not members:
             break
     else:
-        msg = f"processes of the engine in {runtime} keep coming back"
-        raise RigError(msg)
+        raise RigError(f"processes of the engine in {runtime} keep coming back")
     for path in sockets:
         path.unlink(missing_ok=True)
     _remove_cgroups(cgroup)
@@ -51,8 +53,7 @@ def remove_leftovers(runtime: Path, data: Path | None, cgroup: str) -> None:
     for place in places:
         shutil.rmtree(place, ignore_errors=True)
         if place.exists():
-            msg = f"cannot remove {place}: something still uses it"
-            raise RigError(msg)
+            raise RigError(f"cannot remove {place}: something still uses it")
 
 
 def sweep_abandoned() -> None:
@@ -91,7 +92,9 @@ def _mounts_below(directory: str) -> list[str]:
 
 
 def _keepers(runtime: Path) -> list[int]:
-    """Find the engine's own processes by their arguments, which name its directory; daemons come first."""
+    """Find the engine's own processes by their arguments, which name its directory; daemons come
+    first.
+    """
     found: dict[str, list[int]] = {name: [] for name in _KEEPERS}
     for pid in every_pid():
         argv = command_line(pid)
@@ -102,7 +105,9 @@ def _keepers(runtime: Path) -> list[int]:
 
 
 def _shim_sockets(runtime: Path) -> list[Path]:
-    """Find the sockets that shims make outside of the runtime directory, from the bundles that name them."""
+    """Find the sockets that shims make outside of the runtime directory, from the bundles that name
+    them.
+    """
     found: list[Path] = []
     for note in runtime.glob("containerd/io.containerd.runtime.v2.task/*/*/address"):
         with contextlib.suppress(OSError):
@@ -113,13 +118,22 @@ def _shim_sockets(runtime: Path) -> list[Path]:
 
 
 def _cgroup_dirs(cgroup: str) -> list[Path]:
-    """Find the engine's directory in every hierarchy (one on cgroup v2, one per controller on v1)."""
+    """Find the engine's directory in every hierarchy (v1 has one for each controller)."""
     if not cgroup.strip("/"):
         return []
     name = cgroup.strip("/")
-    own = {line.split(":", 2)[2].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()}
-    roots = [_CGROUPS, *(path for path in _CGROUPS.iterdir() if path.is_dir())] if _CGROUPS.is_dir() else []
-    candidates = [root / name for root in roots] + [root / part / name for root in roots for part in own if part]
+    own = {
+        line.split(":", 2)[2].strip("/")
+        for line in Path("/proc/self/cgroup").read_text().splitlines()
+    }
+    roots = (
+        [_CGROUPS, *(path for path in _CGROUPS.iterdir() if path.is_dir())]
+        if _CGROUPS.is_dir()
+        else []
+    )
+    candidates = [root / name for root in roots] + [
+        root / part / name for root in roots for part in own if part
+    ]
     return [path for path in candidates if path.is_dir()]
 
 
@@ -128,7 +142,9 @@ def _cgroup_members(cgroup: str) -> list[int]:
     for top in _cgroup_dirs(cgroup):
         for directory, _, _ in os.walk(top):
             with contextlib.suppress(OSError):
-                found.update(int(word) for word in (Path(directory) / "cgroup.procs").read_text().split())
+                found.update(
+                    int(word) for word in (Path(directory) / "cgroup.procs").read_text().split()
+                )
     found.discard(0)
     return sorted(found)
 

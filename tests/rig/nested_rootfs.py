@@ -1,4 +1,6 @@
-"""The root file system of docker in docker: a newer Debian with its own docker and this project's tools."""
+"""The root file system of docker in docker: a newer Debian with its own docker and this project's
+tools.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,18 @@ _PACKAGES = (
 
 
 def nested_rootfs(requirements: Path) -> Rootfs:
-    """Say how it is made; its key changes with the requirements, while the Debian below is made only once."""
+    """Say how it is made; its key changes with the requirements, while the Debian below is made
+    only once.
+    """
 
     def fill(root: Path) -> None:
         subprocess.run(["tar", "-C", str(root), "-xpf", str(_BASE.build())], check=True)
         _install_tools(root, requirements)
 
     pins = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    return Rootfs("nested", fill, (_BASE.key, pins, inspect.getsource(_install_tools)))
+    return Rootfs(
+        "nested", fill, (_BASE.key, pins, inspect.getsource(_install_tools)), as_root=True
+    )
 
 
 def _debian_with_docker(root: Path) -> None:
@@ -73,5 +79,8 @@ def _run(argv: list[str]) -> None:
 
 
 _BASE = Rootfs(
-    "nested-base", _debian_with_docker, (_SUITE, *_PACKAGES, inspect.getsource(debootstrap))
+    "nested-base",
+    _debian_with_docker,
+    (_SUITE, *_PACKAGES, inspect.getsource(debootstrap)),
+    as_root=True,
 )

@@ -1,4 +1,6 @@
-"""Debian packages: installed where a command is missing, or fetched and unpacked without installing them."""
+"""Debian packages: installed where a command is missing, or fetched and unpacked without installing
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,6 @@ from pathlib import Path
 
 from tests.rig import places
 from tests.rig.processes import RigError
-
 
 _APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3")
 _ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive"}
@@ -30,7 +31,7 @@ def complete_path() -> None:
 
 
 def require(commands: Mapping[str, str]) -> None:
-    """Make sure that each command (or file) is there; the mapping names the package that brings it."""
+    """Make sure that each command (or file) is there; its value is the package that brings it."""
     complete_path()
     if not _absent(commands):
         return
@@ -39,7 +40,9 @@ def require(commands: Mapping[str, str]) -> None:
         if not missing:
             return
         if not can_install():
-            raise RigError(f"{', '.join(missing)} not found, and only root on Debian can install it")
+            raise RigError(
+                f"{', '.join(missing)} not found, and only root on Debian can install it"
+            )
         _refresh()
         _run([*_APT, "install", "-y", "--no-install-recommends", *sorted(missing.values())])
     still = _absent(commands)
@@ -109,7 +112,7 @@ def _stanzas(text: str) -> Iterator[_Entry]:
 def _lines(text: str) -> Iterator[_Entry]:
     for line in text.splitlines():
         words = re.sub(r"\[[^]]*\]", "", line.partition("#")[0]).split()
-        if len(words) > 3:  # noqa: PLR2004
+        if len(words) > 3:
             yield [words[0]], [words[1]], [words[2]], words[3:]
 
 

@@ -1,4 +1,6 @@
-"""Where the rig keeps what it caches, what it runs, and what a developer's long-lived daemon writes."""
+"""Where the rig keeps what it caches, what it runs, and what a developer's long-lived daemon
+writes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from pathlib import Path
 
 from tests.rig.processes import RigError
 
-
 RUNTIME_PREFIX = "sbx-"
 
 
@@ -25,7 +26,7 @@ def _base(variable: str, xdg_variable: str, default: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the directory of root file system tarballs; it survives reboots and is safe to delete."""
+    """Return the directory of root file system tarballs; it is safe to delete."""
     path = _base("SANDBOX_EXEC_RIG_CACHE", "XDG_CACHE_HOME", ".cache")
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -39,8 +40,10 @@ def state_dir() -> Path:
 
 
 def data_base() -> Path:
-    """Return where engines keep layers: a disk, as overlay file systems do not stack on each other or on tmpfs."""
-    path = Path(os.environ.get("SANDBOX_EXEC_RIG_DATA") or "/var/tmp")  # noqa: S108
+    """Return where engines keep layers: a disk, as overlay file systems do not stack on each other
+    or on tmpfs.
+    """
+    path = Path(os.environ.get("SANDBOX_EXEC_RIG_DATA") or "/var/tmp")
     path.mkdir(parents=True, exist_ok=True)
     return path
 

@@ -1,8 +1,9 @@
-"""A private podman: a configuration and storage of its own, under which Debian's podman runs as plain root.
+"""A private podman: a configuration and storage of its own, under which Debian's podman runs as
+plain root.
 
-Debian's defaults fail in a machine that is itself a container: crun wants newer cgroups, and the default ulimits are
-above what may be set. A wrapper named ``podman`` is put first on PATH, so that containers and their bridge live in a
-network namespace of this podman and not in the machine's.
+Debian's defaults fail in a machine that is itself a container: crun wants newer cgroups, and the
+default ulimits are above what may be set. A wrapper named ``podman`` is put first on PATH, so that
+containers and their bridge live in a network namespace of this podman and not in the machine's.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ graphroot = "{data}/storage"
 # Nothing is ever pulled, and a name without a host means an image that is already here.
 _REGISTRIES_CONF = "unqualified-search-registries = []\n"
 
-# podman lowers its own nproc to the kernel's pid_max before it starts a container: stay well below that.
+# podman lowers its own nproc to the kernel's pid_max before it starts a container: stay well below
+# that.
 _ULIMITS = {
     "nofile": (resource.RLIMIT_NOFILE, 65536),
     "nproc": (resource.RLIMIT_NPROC, 16384),

@@ -1,4 +1,6 @@
-"""Processes known by pid *and* start time, so that a reused pid is never mistaken for ours and signalled."""
+"""Processes known by pid *and* start time, so that a reused pid is never mistaken for ours and
+signalled.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
 
 
 class RigError(Exception):
@@ -25,7 +26,7 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """Identify the process that has this pid now; ``None`` if there is none or it is a zombie."""
+        """Identify the process that has this pid now; ``None`` for none and for a zombie."""
         try:
             text = Path(f"/proc/{pid}/stat").read_text()
         except (OSError, ValueError):
@@ -40,7 +41,7 @@ class ProcessId:
     def parse(cls, text: str) -> ProcessId | None:
         """Read what ``str`` wrote."""
         parts = text.split()
-        if len(parts) != 2 or not all(part.isdigit() for part in parts):  # noqa: PLR2004
+        if len(parts) != 2 or not all(part.isdigit() for part in parts):
             return None
         return cls(int(parts[0]), int(parts[1]))
 
@@ -70,8 +71,7 @@ class ProcessId:
         """Kill it and wait until it is gone."""
         self.signal(signal.SIGKILL)
         if not wait_until(lambda: not self.alive(), 10):
-            msg = f"process {self.pid} survived SIGKILL"
-            raise RigError(msg)
+            raise RigError(f"process {self.pid} survived SIGKILL")
 
 
 def wait_until(condition: Callable[[], bool], limit: float) -> bool:
@@ -86,9 +86,9 @@ def wait_until(condition: Callable[[], bool], limit: float) -> bool:
 
 def every_pid() -> Iterator[int]:
     """List the pids of this moment."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            yield int(name)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            yield int(entry.name)
 
 
 def command_line(pid: int) -> list[str]:

@@ -1,4 +1,6 @@
-"""Root file systems as tarballs, made from Debian packages once and cached under a key of their recipe."""
+"""Root file systems as tarballs, made from Debian packages once and cached under a key of their
+recipe.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import inspect
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,28 +21,39 @@ from tests.rig.processes import RigError
 
 # Raise it to rebuild everything, when what the packages bring has changed.
 _EDITION = "1"
+_STALE_AFTER = 86400.0
 
-_PASSWD = """\
+_ACCOUNTS = """\
 root:x:0:0:root:/root:/bin/sh
 app:x:1000:1000:app:/home/app:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/sh
 """
-_GROUP = "root:x:0:\napp:x:1000:\nnogroup:x:65534:\n"
+_GROUPS = "root:x:0:\napp:x:1000:\nnogroup:x:65534:\n"
 _BARE_LACKS = frozenset({"timeout", "setsid", "stat", "tail"})
 
 
 @dataclass(frozen=True)
 class Rootfs:
-    """How one root file system is made: the function that fills a directory, and what else its key depends on."""
+    """How one root file system is made: the function that fills a directory, and what else its key
+    depends on.
+    """
 
     name: str
     fill: Callable[[Path], None]
     depends: tuple[str, ...] = field(default=())
+    as_root: bool = False
 
     @property
     def key(self) -> str:
         """A hash that changes with the recipe, and not from machine to machine."""
-        parts = (_EDITION, self.name, inspect.getsource(self.fill), _PASSWD, _GROUP, *self.depends)
+        parts = (
+            _EDITION,
+            self.name,
+            inspect.getsource(self.fill),
+            _ACCOUNTS,
+            _GROUPS,
+            *self.depends,
+        )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     @property
@@ -57,7 +72,7 @@ class Rootfs:
         return tarball
 
     def _make(self, tarball: Path) -> None:
-        if os.geteuid() != 0:
+        if self.as_root and os.geteuid() != 0:
             raise RigError(f"the image {self.name} can only be made by root")
         with tempfile.TemporaryDirectory(prefix="sbx-rootfs-", dir=places.data_base()) as scratch:
             root = Path(scratch) / "root"
@@ -65,14 +80,31 @@ class Rootfs:
             self.fill(root)
             unfinished = tarball.with_suffix(f".{os.getpid()}.part")
             try:
-                pack = ["tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf"]
-                subprocess.run([*pack, str(unfinished), "."], check=True)
+                (_pack_as_it_is if self.as_root else _pack_small)(root, unfinished)
                 unfinished.rename(tarball)
             finally:
                 unfinished.unlink(missing_ok=True)
-        for stale in tarball.parent.glob(f"{self.name}-{'[0-9a-f]' * 16}.tar"):
-            if stale != tarball:
-                stale.unlink(missing_ok=True)
+        for other in tarball.parent.glob(f"{self.name}-{'[0-9a-f]' * 16}.tar"):
+            # A recent one may belong to another checkout that is running now.
+            if other != tarball and time.time() - other.stat().st_mtime > _STALE_AFTER:
+                other.unlink(missing_ok=True)
+
+
+def _pack_as_it_is(root: Path, target: Path) -> None:
+    pack = ["tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf", str(target), "."]
+    subprocess.run(pack, check=True)
+
+
+def _pack_small(root: Path, target: Path) -> None:
+    """Pack a tree that anybody may have made: the owners are set here and not on the disk."""
+
+    def owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 1000 if member.name.startswith("./home/app") else 0
+        member.uname = member.gname = ""
+        return member
+
+    with tarfile.open(target, "w") as archive:
+        archive.add(root, ".", filter=owned)
 
 
 def debootstrap(root: Path, suite: str, *include: str) -> None:
@@ -82,7 +114,14 @@ def debootstrap(root: Path, suite: str, *include: str) -> None:
     log = root.parent / "debootstrap.log"
     with log.open("wb") as output:
         done = subprocess.run(
-            ["debootstrap", "--variant=minbase", *options, suite, str(root), packages.debian_mirror()],
+            [
+                "debootstrap",
+                "--variant=minbase",
+                *options,
+                suite,
+                str(root),
+                packages.debian_mirror(),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -100,13 +139,12 @@ def debootstrap(root: Path, suite: str, *include: str) -> None:
 
 def _users(root: Path) -> None:
     (root / "etc").mkdir(exist_ok=True)
-    (root / "etc/passwd").write_text(_PASSWD)
-    (root / "etc/group").write_text(_GROUP)
-    for name, mode, owner in (("tmp", 0o1777, 0), ("root", 0o700, 0), ("home/app", 0o755, 1000)):
+    (root / "etc/passwd").write_text(_ACCOUNTS)
+    (root / "etc/group").write_text(_GROUPS)
+    for name, mode in (("tmp", 0o1777), ("root", 0o700), ("home/app", 0o755)):
         path = root / name
         path.mkdir(parents=True)
         path.chmod(mode)
-        os.chown(path, owner, owner)
 
 
 def _program(root: Path, package: str, source: str, target: str) -> None:
@@ -132,7 +170,8 @@ def _busybox(root: Path) -> None:
 
 
 def _busybox_bare(root: Path) -> None:
-    # Debian's busybox sh finds every applet in itself, link or no link: another shell, or nothing would be missing.
+    # Debian's busybox sh finds every applet in itself, link or no link: another shell, or nothing
+    # would be missing.
     _busybox_tree(root, _BARE_LACKS | {"sh", "ash"})
     _program(root, "bash-static", "bin/bash-static", "bin/sh")
 
@@ -156,4 +195,4 @@ BUSYBOX_BARE = Rootfs(
     "busybox-bare", _busybox_bare, (inspect.getsource(_busybox_tree), *sorted(_BARE_LACKS))
 )
 MINIMAL = Rootfs("minimal", _minimal)
-DEBIAN = Rootfs("debian", _debian, (inspect.getsource(debootstrap),))
+DEBIAN = Rootfs("debian", _debian, (inspect.getsource(debootstrap),), as_root=True)
