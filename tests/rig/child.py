@@ -7,9 +7,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
-
-from tests.rig.processes import RigError
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,7 +29,8 @@ def run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int:
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509
             )
         except OSError as error:
-            raise RigError(f"cannot run {argv[0]}: {error.strerror}") from error
+            print(f"rig: cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
+            return 127
         while child.poll() is None:
             arrived = signal.sigwaitinfo(waited)
             from_a_process = arrived.si_code <= 0

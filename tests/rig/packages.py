@@ -43,8 +43,7 @@ def require(commands: Mapping[str, str]) -> None:
             raise RigError(
                 f"{', '.join(missing)} not found, and only root on Debian can install it"
             )
-        _refresh()
-        _run([*_APT, "install", "-y", "--no-install-recommends", *sorted(missing.values())])
+        _apt("install", "-y", "--no-install-recommends", *sorted(missing.values()))
     still = _absent(commands)
     if still:
         raise RigError(f"the packages {', '.join(still.values())} did not bring {', '.join(still)}")
@@ -55,8 +54,7 @@ def unpack(package: str, directory: Path) -> None:
     fetched = directory.parent / f"{directory.name}.debs"
     fetched.mkdir(parents=True)
     with places.locked("apt"):
-        _refresh()
-        _run([*_APT, "-o", "APT::Sandbox::User=root", "download", package], cwd=fetched)
+        _apt("-o", "APT::Sandbox::User=root", "download", package, cwd=fetched)
     for archive in fetched.glob("*.deb"):
         _run(["dpkg-deb", "--extract", str(archive), str(directory)])
     shutil.rmtree(fetched)
@@ -125,11 +123,15 @@ def _absent(commands: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _refresh() -> None:
-    """Fetch the package lists where there are none; a new machine has none."""
-    lists = Path("/var/lib/apt/lists")
-    if not any(path.name.split("_")[-1].startswith("Packages") for path in lists.glob("*")):
+def _apt(*words: str, cwd: Path | None = None) -> None:
+    """Run apt-get; once more with fresh lists, which a new machine lacks and an old one has stale."""
+    try:
+        _run([*_APT, *words], cwd=cwd)
+    except RigError:
+        if os.geteuid() != 0:
+            raise
         _run([*_APT, "update"])
+        _run([*_APT, *words], cwd=cwd)
 
 
 def _run(argv: Iterable[str], cwd: Path | None = None) -> None:
