@@ -124,7 +124,7 @@ def _absent(commands: Mapping[str, str]) -> dict[str, str]:
 
 
 def _apt(*words: str, cwd: Path | None = None) -> None:
-    """Run apt-get; once more with fresh lists, which a new machine lacks and an old one has stale."""
+    """Run apt-get; where it fails once more with fresh lists, as they may be old or absent."""
     try:
         _run([*_APT, *words], cwd=cwd)
     except RigError:

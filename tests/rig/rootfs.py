@@ -190,9 +190,9 @@ def _debian(root: Path) -> None:
     os.chown(root / "home/app", 1000, 1000)
 
 
-BUSYBOX = Rootfs("busybox", _busybox, (inspect.getsource(_busybox_tree),))
-BUSYBOX_BARE = Rootfs(
-    "busybox-bare", _busybox_bare, (inspect.getsource(_busybox_tree), *sorted(_BARE_LACKS))
-)
-MINIMAL = Rootfs("minimal", _minimal)
+_SMALL = tuple(map(inspect.getsource, (_users, _program, _busybox_tree, _pack_small)))
+
+BUSYBOX = Rootfs("busybox", _busybox, _SMALL)
+BUSYBOX_BARE = Rootfs("busybox-bare", _busybox_bare, (*_SMALL, *sorted(_BARE_LACKS)))
+MINIMAL = Rootfs("minimal", _minimal, _SMALL)
 DEBIAN = Rootfs("debian", _debian, (inspect.getsource(debootstrap),), as_root=True)
