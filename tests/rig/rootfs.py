@@ -190,7 +190,8 @@ def _debian(root: Path) -> None:
     os.chown(root / "home/app", 1000, 1000)
 
 
-_SMALL = tuple(map(inspect.getsource, (_users, _program, _busybox_tree, _pack_small)))
+_STEPS = (_users, _program, _busybox_tree, _pack_small)
+_SMALL = tuple(inspect.getsource(step) for step in _STEPS)
 
 BUSYBOX = Rootfs("busybox", _busybox, _SMALL)
 BUSYBOX_BARE = Rootfs("busybox-bare", _busybox_bare, (*_SMALL, *sorted(_BARE_LACKS)))
