@@ -1,0 +1,1 @@
+"""The docker and podman command lines, without any idea of a sandbox."""

@@ -1,0 +1,150 @@
+"""Command lines of the engine's program, as pure functions of what is wanted.
+
+None of them contains the program itself. No value of a variable ever appears in one (hazard F14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sandbox_exec._docker.interface import Argv
+
+__all__ = [
+    "exec_stdin",
+    "image_inspect",
+    "info",
+    "inspect",
+    "list_containers",
+    "pull",
+    "remove",
+    "restart",
+    "run_attached",
+    "run_detached",
+    "run_tool",
+    "start",
+    "stop",
+    "top",
+    "unpause",
+]
+
+# Pulling is a step of its own with its own budget, so creating a container never does it.
+_NO_PULL: Final = ("--pull", "never")
+
+
+def inspect(*names: str) -> Argv:
+    """Describe containers or images in one call; missing ones only set the status (hazard F22)."""
+    return ("inspect", *names)
+
+
+def image_inspect(image: str) -> Argv:
+    """Describe an image, even where a container has the same name."""
+    return ("image", "inspect", image)
+
+
+def info() -> Argv:
+    """Describe the engine."""
+    return ("info", "--format", "{{json .}}")
+
+
+def pull(image: str) -> Argv:
+    """Fetch an image."""
+    return ("pull", "--quiet", image)
+
+
+def _labels(labels: Mapping[str, str]) -> list[str]:
+    return [part for name, value in labels.items() for part in ("--label", f"{name}={value}")]
+
+
+def run_detached(
+    name: str, *, labels: Mapping[str, str], flags: Sequence[str], image: str, command: Sequence[str]
+) -> Argv:
+    """Make and start a container that stays; standard input is held open for its PID 1.
+
+    ``command`` starts with the program, which replaces the image's entry point (hazard F17).
+    """
+    return (
+        *("run", "--detach", "--interactive", "--name", name),
+        *_NO_PULL,
+        *_labels(labels),
+        *flags,
+        *("--entrypoint", command[0], image, *command[1:]),
+    )
+
+
+def run_attached(
+    name: str,
+    *,
+    labels: Mapping[str, str],
+    flags: Sequence[str],
+    variable: str,
+    image: str,
+    command: Sequence[str],
+) -> Argv:
+    """Make a container that lives for one conversation and is removed at its end."""
+    return (
+        *("run", "--rm", "--interactive", "--name", name),
+        *_NO_PULL,
+        *_labels(labels),
+        *flags,
+        *("--env", variable),
+        *("--entrypoint", command[0], image, *command[1:]),
+    )
+
+
+def run_tool(
+    name: str, *, labels: Mapping[str, str], flags: Sequence[str], image: str, command: Sequence[str]
+) -> Argv:
+    """Run a short program of ours to its end in a container of its own."""
+    return (
+        *("run", "--rm", "--name", name),
+        *_NO_PULL,
+        *_labels(labels),
+        *flags,
+        *("--entrypoint", command[0], image, *command[1:]),
+    )
+
+
+def exec_stdin(name: str, *, variable: str, user: str | None, command: Sequence[str]) -> Argv:
+    """Run a program in a container, with standard input.
+
+    It starts in ``/`` because the image's own directory may have been removed inside.
+    """
+    who = () if user is None else ("--user", user)
+    return ("exec", "--interactive", "--workdir", "/", *who, "--env", variable, name, *command)
+
+
+def start(name: str) -> Argv:
+    """Start a stopped container."""
+    return ("start", name)
+
+
+def stop(*names: str) -> Argv:
+    """Stop containers now: their stop signal is KILL, so waiting would only waste time."""
+    return ("stop", "--time", "0", *names)
+
+
+def restart(name: str) -> Argv:
+    """Stop a container now and start it again: its files stay, its processes do not."""
+    return ("restart", "--time", "0", name)
+
+
+def unpause(name: str) -> Argv:
+    """Let a paused container go on."""
+    return ("unpause", name)
+
+
+def remove(*names: str, force: bool) -> Argv:
+    """Remove containers together with their anonymous volumes (hazard F11)."""
+    return ("rm", *(("--force",) if force else ()), "--volumes", *names)
+
+
+def top(name: str) -> Argv:
+    """List a container's processes as the host sees them."""
+    return ("top", name, "-eo", "pid")
+
+
+def list_containers(*filters: str) -> Argv:
+    """List containers, stopped ones too, one JSON object a line."""
+    wanted = [part for text in filters for part in ("--filter", text)]
+    return ("ps", "--all", "--no-trunc", *wanted, "--format", "{{json .}}")

@@ -1,0 +1,208 @@
+"""The host side of the guest protocol: requests out, frames in, hostile input assumed.
+
+What comes back was written inside the sandbox, where a command can read its guest's memory and
+forge anything. So every frame is bounded, checked and allowed to be nonsense; the worst a forger
+gets is a wrong result for its own call.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import define, field, frozen
+
+__all__ = [
+    "DONE",
+    "KILL",
+    "Conversation",
+    "End",
+    "Frame",
+    "FrameScanner",
+    "hello",
+    "new_conversation",
+    "parse_end",
+    "parse_ready",
+    "reap_request",
+    "run_request",
+]
+
+KILL: Final = b"kill\n"
+DONE: Final = b"done\n"
+
+_MARK: Final = b"\x1e"
+_MAX_FRAME: Final = 200
+_TAG_LOW: Final = 2**24
+_TAG_SPAN: Final = 2**40
+_FLAGS = re.compile(r"-[tukos]*\Z")
+
+
+@frozen
+class Conversation:
+    """What makes one guest's frames and processes recognisable.
+
+    :param nonce: 32 hexadecimal digits; travels on standard input only.
+    :param tag: the RLIMIT_RSS, in KiB, that the command's processes carry (hazard F18).
+    """
+
+    nonce: str = field(repr=False)
+    tag: int
+
+
+def new_conversation() -> Conversation:
+    """Return a conversation that no other one can be taken for."""
+    return Conversation(secrets.token_hex(16), _TAG_LOW + secrets.randbelow(_TAG_SPAN))
+
+
+def hello(conversation: Conversation) -> bytes:
+    """Return the first line to a guest; it answers ``ready`` and has still been asked nothing."""
+    return f"{conversation.nonce} {conversation.tag}\n".encode()
+
+
+def _quote(text: bytes) -> bytes:
+    return b"'" + text.replace(b"'", b"'\\''") + b"'"
+
+
+def _lines(text: bytes) -> int:
+    return text.count(b"\n") + 1
+
+
+def run_request(
+    conversation: Conversation,
+    command: bytes,
+    *,
+    limit: float,
+    cwd: bytes,
+    env: Mapping[str, bytes],
+    stdin: bytes | None,
+) -> tuple[bytes, ...]:
+    """Return a request to run ``command``, in pieces to be sent in order.
+
+    The last piece ends with the nonce: a guest that has not read it runs nothing.
+
+    :param limit: seconds, handed to ``sleep`` inside.
+    """
+    variables = b"".join(
+        b"export " + name.encode() + b"=" + _quote(value) + b"\n" for name, value in env.items()
+    )
+    body = variables + command + b"\n"
+    words = (
+        "run",
+        f"{max(math.ceil(limit * 100), 1) / 100:.2f}",
+        _lines(cwd),
+        variables.count(b"\n"),
+        _lines(command),
+        len(body),
+        len(stdin) if stdin else "-",
+    )
+    header = " ".join(map(str, words)).encode() + b"\n" + cwd + b"\n"
+    ending = f"{conversation.nonce}\n".encode()
+    return (header + body, stdin, ending) if stdin else (header + body + ending,)
+
+
+def reap_request(tag: int) -> bytes:
+    """Return a request to kill whatever carries the tag of another, lost conversation."""
+    return f"reap {tag}\n".encode()
+
+
+@frozen
+class Frame:
+    """A word from the guest, with its arguments."""
+
+    word: str
+    arguments: tuple[str, ...] = ()
+
+
+@frozen
+class End:
+    """The end of a command, in the guest's words.
+
+    :param exit_code: 0 to 255.
+    :param timed_out: the limit inside was reached.
+    :param unkillable: something outlived the kill.
+    :param killed: the tree was killed on request, or because the client seemed gone.
+    :param oom_killed: the kernel's out-of-memory killer was at work meanwhile.
+    :param survivors: background processes of the command live on.
+    """
+
+    exit_code: int
+    timed_out: bool = False
+    unkillable: bool = False
+    killed: bool = False
+    oom_killed: bool = False
+    survivors: bool = False
+
+
+def parse_end(frame: Frame) -> End | None:
+    """Return what an ``end`` frame says, or ``None`` if it is none or says nonsense."""
+    if frame.word != "end" or len(frame.arguments) != 2:  # noqa: PLR2004
+        return None
+    code, flags = frame.arguments
+    if not code.isascii() or not code.isdigit() or len(code) > 3 or not _FLAGS.match(flags):  # noqa: PLR2004
+        return None
+    if (exit_code := int(code)) > 255:  # noqa: PLR2004
+        return None
+    return End(exit_code, *(letter in flags for letter in "tukos"))
+
+
+def parse_ready(frame: Frame) -> int | None:
+    """Return the protocol version of a ``ready`` frame, or ``None`` if it is none."""
+    if frame.word != "ready" or len(frame.arguments) != 1:
+        return None
+    text = frame.arguments[0]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else None  # noqa: PLR2004
+
+
+@define
+class FrameScanner:
+    """Splits one stream of a conversation into a command's bytes and the guest's frames."""
+
+    _mark: bytes
+    _rest: bytes = b""
+
+    @classmethod
+    def of(cls, conversation: Conversation) -> FrameScanner:
+        """Return a scanner for one of the conversation's streams."""
+        return cls(_MARK + conversation.nonce.encode() + b" ")
+
+    def feed(self, data: bytes) -> tuple[bytes, Frame | None]:
+        """Take the next bytes; return those that are no frame, and the first frame after them.
+
+        What follows a frame is kept: feed ``b""`` for more until no frame comes. A frame longer
+        than any of the guest's is ordinary output.
+        """
+        data = self._rest + data if self._rest else data
+        start = data.find(self._mark)
+        if start < 0:
+            keep = self._begun(data)
+            self._rest = data[len(data) - keep :]
+            return data[: len(data) - keep], None
+        body = start + len(self._mark)
+        stop = data.find(b"\n", body, body + _MAX_FRAME)
+        if stop >= 0:
+            self._rest = data[stop + 1 :]
+            word, *arguments = data[body:stop].decode("ascii", "replace").split(" ")
+            return data[:start], Frame(word, tuple(arguments))
+        if len(data) - body < _MAX_FRAME:
+            self._rest = data[start:]
+            return data[:start], None
+        self._rest = data[body:]
+        more, frame = self.feed(b"")
+        return data[:body] + more, frame
+
+    def flush(self) -> bytes:
+        """Return what was held back in the hope of a frame: the stream has ended."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+    def _begun(self, data: bytes) -> int:
+        """Return how many bytes at the end of ``data`` could be the beginning of a mark."""
+        start = data.find(_MARK, max(0, len(data) - len(self._mark) + 1))
+        while start >= 0:
+            if self._mark.startswith(data[start:]):
+                return len(data) - start
+            start = data.find(_MARK, start + 1)
+        return 0

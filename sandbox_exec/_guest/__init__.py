@@ -1,0 +1,54 @@
+"""The shell text that runs inside containers, and its loader.
+
+The text lives in ``.sh`` files so that shellcheck and real shells can check it. It reaches a
+container in an environment variable and not in an argument, so that ``ps`` inside shows one short
+line instead of the whole script.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+__all__ = [
+    "BOOTSTRAP",
+    "GUEST_VARIABLE",
+    "PROTOCOL",
+    "STATE_DIR",
+    "WORKSPACE",
+    "keepalive_command",
+    "load",
+]
+
+PROTOCOL: Final = 1
+"""Version of what is said over a guest's streams; in READY and in the label (hazard S18)."""
+
+STATE_DIR: Final = "/run/sandbox-exec"
+"""Where the guests of a container keep their marks: a tmpfs, so a restart clears it."""
+
+WORKSPACE: Final = "/workspace"
+
+GUEST_VARIABLE: Final = "SANDBOX_EXEC_GUEST"
+
+BOOTSTRAP: Final = (
+    "-c",
+    f'eval "${GUEST_VARIABLE}"',
+    "sandbox-exec-guest",
+    STATE_DIR,
+    WORKSPACE,
+)
+"""Arguments to ``sh`` that start the guest, whose text is in :data:`GUEST_VARIABLE`."""
+
+
+@cache
+def load(name: str) -> str:
+    """Return the text of ``name``.sh without comments and indentation, which only readers need."""
+    source = files(__name__).joinpath(f"{name}.sh").read_text(encoding="ascii")
+    lines = (line.strip() for line in source.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
+
+
+def keepalive_command() -> tuple[str, ...]:
+    """Return the arguments to ``sh`` that make it PID 1 of a session's container."""
+    return ("-c", load("keepalive"), "sandbox-exec-init", WORKSPACE)
