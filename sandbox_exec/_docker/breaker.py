@@ -1,0 +1,57 @@
+"""Remembers for a moment that the engine is down, so that calls do not find it out one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from attrs import define, field
+
+from sandbox_exec._errors import DaemonUnavailableError
+
+__all__ = ["MEMO_SECONDS", "Breaker"]
+
+MEMO_SECONDS: Final = 15.0
+"""How long one answer stands for the calls behind it."""
+
+
+@define
+class Breaker:
+    """The memo that the engine is down.
+
+    It is short, as an engine can come back between two calls and a stale "it is down" would be an
+    error of its own. Only an answer that is certain may :meth:`trip` it, never a guess and never
+    the lack of an answer to one call; any success must :meth:`clear` it.
+
+    :param clock: monotonic seconds.
+    :param memo: seconds that an answer stands.
+
+    Source: S0's ``daemonDownUntil`` and ``DAEMON_DOWN_MEMO_MS``; hazard S12.
+    """
+
+    _clock: Callable[[], float]
+    _memo: float = MEMO_SECONDS
+    _error: DaemonUnavailableError | None = field(default=None, init=False)
+    _until: float = field(default=0.0, init=False)
+
+    def trip(self, error: DaemonUnavailableError) -> None:
+        """Remember from now on that the engine is down, and why."""
+        self._error = error
+        self._until = self._clock() + self._memo
+
+    def clear(self) -> None:
+        """Forget it: the engine has answered."""
+        self._error = None
+
+    def check(self) -> None:
+        """Return if nothing is known against the engine.
+
+        :raises DaemonUnavailableError: a new one while the memo stands, with ``started=False``
+            whatever became of the call that tripped it: this one has not begun.
+        """
+        if self._error is None:
+            return
+        if self._clock() >= self._until:
+            self._error = None
+            return
+        raise self._error.fresh(started=False, partial_stdout="", partial_stderr="")
