@@ -1,0 +1,303 @@
+"""An in-memory engine behind the runner seam, and what a test can do behind our back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import cast
+
+from anyio import create_task_group, get_cancelled_exc_class, move_on_after
+from anyio.lowlevel import checkpoint
+
+from sandbox_exec._docker.interface import (
+    NO_VARIABLES,
+    Argv,
+    CliProcess,
+    Completed,
+    NoAnswer,
+    ProgramMissing,
+)
+from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, load
+from sandbox_exec.testing._call import Handler
+from sandbox_exec.testing._clock import FakeClock
+from sandbox_exec.testing._commands import Command, Create, Exec, UnknownArgv, parse
+from sandbox_exec.testing._containers import FakeContainer, FakeImage
+from sandbox_exec.testing._conversation import Conversation
+from sandbox_exec.testing._execution import FakeKill
+from sandbox_exec.testing._guest import Book, Guest
+from sandbox_exec.testing._scripting import Scripting
+from sandbox_exec.testing._store import Refused, Store
+from sandbox_exec.testing._verbs import failure, perform
+
+__all__ = ["FakeDaemon"]
+
+_CUT_OFF = 255
+
+
+class FakeDaemon(Scripting):
+    """An engine in memory: give it to whatever takes a runner.
+
+    It knows exactly the command lines that the library builds, answers in docker's words, and
+    fails the test loudly on anything else. A command is a coroutine, never a shell.
+
+    :param commands: what each command does, by its text; may be changed later.
+    :param default: what all others do; without it, one that was not foreseen fails the test.
+    :param images: names of the images it has.
+    :param registry: names of those it can pull.
+    :param clock: its time; one that only moves when told to, unless given.
+    :param program: the name its program goes by.
+    :param host: the address it says it is not at when it is down.
+    :ivar calls: each command line seen, in order.
+    :ivar executed: container name and text of each command that really ran, in order.
+    :ivar killed: the commands that were ended, and why.
+    """
+
+    def __init__(
+        self,
+        commands: Mapping[str, Handler] | None = None,
+        *,
+        default: Handler | None = None,
+        images: Iterable[str] = ("sandbox-exec/busybox",),
+        registry: Iterable[str] = (),
+        clock: FakeClock | None = None,
+        program: str = "docker",
+        host: str = "unix:///var/run/docker.sock",
+    ) -> None:
+        super().__init__(host)
+        self.clock = FakeClock() if clock is None else clock
+        self.commands = dict(commands or {})
+        self.calls: list[Argv] = []
+        self._program = program
+        self._store = Store(self.clock, registry=set(registry))
+        self._book = Book(self.clock, self.commands, default)
+        self._conversations: list[Conversation] = []
+        for name in images:
+            self.add_image(name)
+
+    @property
+    def executed(self) -> list[tuple[str, str]]:
+        """Container name and text of each command that really ran, in order."""
+        return self._book.executed
+
+    @property
+    def killed(self) -> list[FakeKill]:
+        """The commands that were ended, and why."""
+        return self._book.killed
+
+    @property
+    def containers(self) -> Mapping[str, FakeContainer]:
+        """The containers there are, by name."""
+        return MappingProxyType(self._store.containers)
+
+    @property
+    def conversations(self) -> int:
+        """How many guests are being talked to now; 0 when nothing was left open."""
+        return len(self._conversations)
+
+    def add_image(
+        self,
+        name: str,
+        *,
+        user: str = "",
+        entrypoint: Iterable[str] = (),
+        labels: Mapping[str, str] | None = None,
+    ) -> FakeImage:
+        """Add an image, or give its name to a new one."""
+        return self._store.add_image(name, user=user, entrypoint=tuple(entrypoint), labels=labels)
+
+    def down(self, words: str | None = None, exit_code: int | None = None) -> None:
+        """As in :class:`Scripting`; what runs in conversations is lost with them."""
+        super().down(words, exit_code)
+        for conversation in list(self._conversations):
+            conversation.cut(_CUT_OFF)
+
+    def up(self, *, restarted: bool = False) -> None:
+        """Let the engine be there again.
+
+        :param restarted: as after a reboot: no container runs any more (hazard S17).
+        """
+        super().up()
+        if restarted:
+            for container in self._store.containers.values():
+                if container.running:
+                    container.stop()
+
+    def remove(self, name: str) -> None:
+        """Remove a container behind our back."""
+        self._store.discard(self._store.containers[name])
+
+    def stop(self, name: str) -> None:
+        """Stop a container behind our back."""
+        self._store.containers[name].stop()
+
+    def start(self, name: str) -> None:
+        """Start a container behind our back."""
+        self._store.containers[name].start()
+
+    def restart(self, name: str) -> None:
+        """Stop and start a container behind our back."""
+        self.stop(name)
+        self.start(name)
+
+    def pause(self, name: str) -> None:
+        """Freeze a container behind our back."""
+        self.set_state(name, "paused")
+
+    def set_state(self, name: str, state: str) -> None:
+        """Let a container be in any of the engine's states, e.g. ``restarting`` or ``dead``."""
+        self._store.containers[name].state = state
+
+    def take_name(
+        self, name: str, *, labels: Mapping[str, str] | None = None, state: str = "running"
+    ) -> FakeContainer:
+        """Make a container as somebody else would, from any image there is."""
+        image = next(iter(self._store.images.values()))
+        pairs = [f"{key}={value}" for key, value in (labels or {}).items()]
+        flags = {"--label": pairs}
+        wanted = Create("run", (name,), flags=flags, image=image.id, command=("sleep", "inf"))
+        container = self._store.create(wanted)
+        if state != "created":
+            container.start()
+            if state == "exited":
+                container.stop()
+            container.state = state
+        return container
+
+    async def run(
+        self,
+        argv: Argv,
+        *,
+        timeout: float,
+        env: Mapping[str, str] = NO_VARIABLES,  # noqa: ARG002  # control calls need none
+    ) -> Completed | NoAnswer:
+        """Answer a control call; see :class:`CommandRunner`."""
+        command = self._hear(argv)
+        if isinstance(command, Exec) or (
+            isinstance(command, Create) and command.kind == "attached"
+        ):
+            raise UnknownArgv(f"a conversation is opened, not run: {argv}")
+        with move_on_after(timeout):
+            return await self._answer(command)
+        return NoAnswer(timeout)
+
+    @asynccontextmanager
+    async def open(
+        self, argv: Argv, *, env: Mapping[str, str] = NO_VARIABLES
+    ) -> AsyncIterator[CliProcess]:
+        """Open a conversation with a guest; see :class:`CommandRunner`."""
+        command = self._hear(argv)
+        self._check_guest(argv, command, env)
+
+        async def connect(conversation: Conversation) -> Guest | Completed:
+            return await self._connect(command, conversation)
+
+        def close(guest: Guest) -> None:
+            self._close(conversation, guest)
+
+        conversation = Conversation(self._freeze, connect, close)
+        self._conversations.append(conversation)
+        failure: Exception | None = None
+        try:
+            async with create_task_group() as group:
+                group.start_soon(conversation.run)
+                try:
+                    yield conversation
+                except Exception as error:  # noqa: BLE001  # raised below, outside of the group
+                    failure = error
+                finally:
+                    conversation.leave()
+        finally:
+            self._conversations.remove(conversation)
+        if conversation.error is not None:
+            raise conversation.error from failure
+        if failure is not None:
+            raise failure
+
+    def _hear(self, argv: Argv) -> Command:
+        self.calls.append(argv)
+        if argv[0] != self._program:
+            raise ProgramMissing(f"cannot run {argv[0]!r}: No such file or directory")
+        return parse(argv)
+
+    def _check_guest(self, argv: Argv, command: Command, env: Mapping[str, str]) -> None:
+        if isinstance(command, Exec):
+            variables: Iterable[str] = (command.variable,)
+        elif isinstance(command, Create) and command.kind == "attached":
+            variables = command.flags.get("--env", ())
+        else:
+            raise UnknownArgv(f"this is no conversation: {argv}")
+        if command.command != ("sh", *BOOTSTRAP) or GUEST_VARIABLE not in variables:
+            raise UnknownArgv(f"this does not start a guest: {argv}")
+        if env.get(GUEST_VARIABLE) != load("loop"):
+            raise UnknownArgv(f"the variable {GUEST_VARIABLE} does not hold the guest")
+
+    async def _stall(self, command: Command) -> None:
+        await checkpoint()
+        await self._freeze.thawed()
+        stall = self._faults.stall(command)
+        if stall is None:
+            return
+        try:
+            await stall.wait()
+        except get_cancelled_exc_class():
+            if stall.acts and self._absence(command) is None:
+                perform(self._store, command)
+            raise
+        await self._freeze.thawed()
+
+    def _fault(self, command: Command) -> Completed | None:
+        absence = self._absence(command)
+        if absence is not None:
+            return absence
+        scripted = self._faults.failure(command)
+        if scripted is None:
+            return None
+        if scripted.creates and isinstance(command, Create):
+            self._store.create(command)
+        return scripted.answer
+
+    async def _answer(self, command: Command) -> Completed:
+        if (absence := self._absence(command)) is not None:
+            await checkpoint()
+            return absence
+        await self._stall(command)
+        return self._fault(command) or perform(self._store, command)
+
+    async def _connect(self, command: Command, conversation: Conversation) -> Guest | Completed:
+        if self._absence(command) is None:
+            await self._stall(command)
+        if (fault := self._fault(command)) is not None:
+            return fault
+        try:
+            container = self._enter(command)
+        except Refused as refused:
+            return failure(command, str(refused))
+        container.inhabitants.append(conversation)
+        user = command.user if isinstance(command, Exec) else None
+        return Guest(
+            container,
+            container.user if user is None else user,
+            self._faults.guest(),
+            self._book,
+            conversation.input,
+            conversation.stdout,
+            conversation.stderr,
+            alone=isinstance(command, Create),
+        )
+
+    def _enter(self, command: Command) -> FakeContainer:
+        if isinstance(command, Exec):
+            return self._store.exec_target(command)
+        container = self._store.create(cast("Create", command))
+        container.start()
+        return container
+
+    def _close(self, conversation: Conversation, guest: Guest) -> None:
+        container = guest.container
+        if conversation in container.inhabitants:
+            container.inhabitants.remove(conversation)
+        if guest.execution is None or not guest.execution.survives:
+            self._book.running.pop(guest.key, None)
+        if guest.alone and self._store.containers.get(container.name) is container:
+            self._store.discard(container)

@@ -1,0 +1,224 @@
+"""The guest's side of its protocol, request for request as ``_guest/loop.sh`` serves it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from anyio import create_task_group
+from attrs import define, field
+
+from sandbox_exec.testing._call import FakeCall, Handler
+from sandbox_exec.testing._clock import FakeClock
+from sandbox_exec.testing._commands import UnknownArgv
+from sandbox_exec.testing._containers import FakeContainer
+from sandbox_exec.testing._execution import Execution, FakeKill
+from sandbox_exec.testing._faults import GuestPlan
+from sandbox_exec.testing._pipes import LineReader, Pipe
+
+__all__ = ["Book", "Guest"]
+
+_INLINE_BYTES: Final = 4096
+_EXPORT = re.compile(rb"export ([A-Za-z_][A-Za-z0-9_]*)=((?:'[^']*'|\\')*)\n", re.DOTALL)
+
+
+@define(eq=False)
+class Book:
+    """What commands do, and what became of those that ran."""
+
+    clock: FakeClock
+    commands: dict[str, Handler]
+    default: Handler | None
+    executed: list[tuple[str, str]] = field(factory=list)
+    killed: list[FakeKill] = field(factory=list)
+    running: dict[tuple[str, bytes], Execution] = field(factory=dict)
+
+    def handler(self, command: str) -> Handler:
+        """Return what a command does."""
+        handler = self.commands.get(command, self.default)
+        if handler is None:
+            raise UnknownArgv(f"the fake daemon was not told what this command does: {command!r}")
+        return handler
+
+
+@define(eq=False)
+class _Request:
+    limit: float
+    cwd: bytes
+    env: Mapping[str, str]
+    command: bytes
+    stdin: bytes | None
+
+
+@define(eq=False)
+class Guest:
+    """One guest in one container.
+
+    :param alone: it is the container's PID 1.
+    :ivar execution: the command it runs, or ran last.
+    """
+
+    container: FakeContainer
+    user: str
+    plan: GuestPlan
+    book: Book
+    stdin: LineReader
+    stdout: Pipe
+    stderr: Pipe
+    alone: bool = False
+    execution: Execution | None = None
+    lingers: bool = False
+    _nonce: bytes = b""
+    _tag: bytes = b""
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        """What a reaper finds its command by."""
+        return (self.container.id, self._tag)
+
+    async def serve(self) -> int:
+        """Serve requests to the end of standard input; return the exit status."""
+        greeting = await self.stdin.line()
+        if greeting is None:
+            return 0
+        self._nonce, _, self._tag = greeting.partition(b" ")
+        if self.plan.dies == "before-ready":
+            return self.plan.exit_code
+        await self._say(self.stderr, f"ready {self.plan.protocol}")
+        await self._say(self.stdout, f"ready {self.plan.protocol}")
+        while (line := await self.stdin.line()) is not None:
+            verb, *words = line.split()
+            match verb:
+                case b"run":
+                    status = await self._serve_run(words)
+                    if status is not None:
+                        return status
+                case b"reap":
+                    await self._reap(*words)
+                case b"kill" | b"done":
+                    pass
+                case _:
+                    raise UnknownArgv(f"the fake guest does not know this request: {line!r}")
+        return 0
+
+    async def _say(self, stream: Pipe, words: str) -> None:
+        await stream.write(b"\x1e" + self._nonce + b" " + words.encode() + b"\n")
+
+    async def _reap(self, tag: bytes) -> None:
+        execution = self.book.running.get((self.container.id, tag))
+        if execution is not None:
+            execution.kill("reaped")
+        await self._say(self.stdout, "reaped 0")
+
+    async def _serve_run(self, words: list[bytes]) -> int | None:
+        """Serve one request; return an exit status if it is the guest's last."""
+        request = await self._read(words)
+        if request is None:
+            return 0
+        if self.plan.refuses is not None:
+            await self._say(self.stdout, f"refused {self.plan.refuses}")
+            return 0
+        dies = self.plan.dies == "after-sent"
+        if dies and not self.plan.runs:
+            return self.plan.exit_code
+        error: Exception | None = None
+        ended = (0, "-")
+        self.execution = execution = self._execution(request)
+        self.book.running[self.key] = execution
+        async with create_task_group() as group:
+            group.start_soon(self._watch_client, execution)
+            try:
+                ended = await execution.perform(lambda: self._perform(request, execution))
+            except Exception as raised:  # noqa: BLE001  # the test's own, raised outside of the group
+                error = raised
+            if error is not None or dies:
+                group.cancel_scope.cancel()
+            else:
+                await self._end(*ended)
+        if error is not None:
+            raise error
+        if dies:
+            return self.plan.exit_code
+        if not execution.survives:
+            return None
+        await self._say(self.stdout, "lingering")
+        self.lingers = not self.alone
+        return 0
+
+    async def _end(self, code: int, flags: str) -> None:
+        for name, stream in (("stderr", self.stderr), ("stdout", self.stdout)):
+            if self.plan.mute != name:
+                await self._say(stream, f"end {code} {flags}")
+
+    async def _watch_client(self, execution: Execution) -> None:
+        while (verb := await self.stdin.line()) is not None:
+            if verb == b"done":
+                return
+            if verb == b"kill":
+                execution.kill("asked")
+        execution.kill("client-gone")
+
+    async def _read(self, words: list[bytes]) -> _Request | None:
+        """Read the rest of a request to run; ``None`` if it did not come whole."""
+        if len(words) != 6:  # noqa: PLR2004
+            raise UnknownArgv(f"the fake guest does not know this request to run: {words}")
+        limit, cwd_lines, env_lines, command_lines, size, stdin_size = words
+        cwd = await self.stdin.lines(int(cwd_lines))
+        body = await self._read_body(int(env_lines), int(command_lines), int(size))
+        stdin = None if stdin_size == b"-" else await self.stdin.exactly(int(stdin_size))
+        if await self.stdin.line() != self._nonce or cwd is None or body is None:
+            return None
+        return _Request(float(limit), cwd, _variables(body[0]), body[1], stdin)
+
+    async def _read_body(
+        self, env_lines: int, command_lines: int, size: int
+    ) -> tuple[bytes, bytes] | None:
+        if size > _INLINE_BYTES:
+            body = await self.stdin.exactly(size)
+            if body is None:
+                return None
+            lines = body.split(b"\n")
+            return b"\n".join(lines[:env_lines]), b"\n".join(lines[env_lines:-1])
+        env = await self.stdin.lines(env_lines)
+        command = await self.stdin.lines(command_lines)
+        return None if env is None or command is None else (env, command)
+
+    def _execution(self, request: _Request) -> Execution:
+        return Execution(
+            _text(request.command), self.container, request.limit, self.book.clock, self.book.killed
+        )
+
+    async def _perform(self, request: _Request, execution: Execution) -> int:
+        handler = self.book.handler(execution.command)
+        self.book.executed.append((self.container.name, execution.command))
+        call = FakeCall(
+            execution,
+            request.env,
+            _text(request.cwd),
+            self.user,
+            request.stdin,
+            self.stdout,
+            self.stderr,
+        )
+        return await handler(call)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _variables(text: bytes) -> Mapping[str, str]:
+    """Read shell text that does nothing but export variables."""
+    found: dict[str, str] = {}
+    rest = text + b"\n" if text else b""
+    while rest:
+        match = _EXPORT.match(rest)
+        if match is None:
+            raise UnknownArgv(
+                f"the fake guest does not know this way to set variables: {rest[:80]!r}"
+            )
+        pieces = re.findall(rb"'([^']*)'|\\(')", match[2])
+        found[match[1].decode()] = _text(b"".join(plain + quote for plain, quote in pieces))
+        rest = rest[match.end() :]
+    return found

@@ -1,0 +1,53 @@
+"""The real engine of these tests; a missing one is a skip, or a failure where it is required."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+import pytest
+from attrs import frozen
+
+from sandbox_exec._docker.runner import SubprocessRunner
+
+IMAGE = "sandbox-exec/busybox"
+
+
+@frozen
+class RealEngine:
+    """An engine that answers, and the environment in which its program reaches it."""
+
+    program: str
+    environment: Mapping[str, str]
+
+    @property
+    def runner(self) -> SubprocessRunner:
+        return SubprocessRunner(self.environment)
+
+
+def _answers(program: str, environment: Mapping[str, str]) -> bool:
+    if shutil.which(program, path=environment.get("PATH")) is None:
+        return False
+    argv = [program, "image", "inspect", IMAGE]
+    try:
+        ended = subprocess.run(argv, env=environment, capture_output=True, timeout=20, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return ended.returncode == 0
+
+
+@pytest.fixture(scope="session")
+def real_engine() -> RealEngine:
+    """The engine that the environment names, docker unless it says otherwise."""
+    program = os.environ.get("SANDBOX_EXEC_ENGINE") or "docker"
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in {"PATH", "HOME", "XDG_RUNTIME_DIR"} or name.startswith(("DOCKER_", "CONTAINER"))
+    }
+    if not _answers(program, environment):
+        message = f"no {program} with the image {IMAGE} answers"
+        if program in os.environ.get("SANDBOX_EXEC_REQUIRE_ENGINE", "").split(","):
+            pytest.fail(message)
+        pytest.skip(message)
+    return RealEngine(program, environment)
