@@ -1,0 +1,385 @@
+"""The command line on the fake engine: what it asks for, prints and exits with."""
+
+import errno
+import io
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from sandbox_exec import cli
+from sandbox_exec.testing import FakeCall, FakeDaemon
+
+IMAGE = "sandbox-exec/busybox"
+
+
+@pytest.fixture(autouse=True)
+def own_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test leaves its logging behind, or depends on the machine's environment."""
+    monkeypatch.setenv("SANDBOX_EXEC_IMAGE", IMAGE)
+    monkeypatch.delenv("SANDBOX_EXEC_ENGINE", raising=False)
+    yield
+    structlog.reset_defaults()
+
+
+async def talk(call: FakeCall) -> int:
+    await call.stdout(b"out\xff")
+    await call.stderr(b"err")
+    return 3
+
+
+async def forget_time(call: FakeCall) -> int:
+    await call.stdout(b"so far")
+    await call.sleep(3600)
+    return 0
+
+
+async def succeed(call: FakeCall) -> int:
+    return 0
+
+
+def rejected(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one line that wrong arguments are answered with."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv, runner=FakeDaemon())
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    return one_line(printed.err)
+
+
+def one_line(text: str) -> str:
+    assert text.startswith("sandbox-exec: ")
+    assert text.count("\n") == 1
+    return text.removeprefix("sandbox-exec: ").rstrip("\n")
+
+
+def test_the_streams_and_the_status_are_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output, standard error and the exit status come through; UTF-8, broken bytes
+    replaced.
+    """
+    assert cli.main(["run", "--", "talk"], runner=FakeDaemon({"talk": talk})) == 3
+    assert capsys.readouterr() == ("out\ufffd", "err")
+
+
+def test_json_holds_every_field_of_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` prints one object with the result's fields and its two properties."""
+    assert cli.main(["run", "--json", "--", "talk"], runner=FakeDaemon({"talk": talk})) == 3
+    facts = json.loads(capsys.readouterr().out)
+    assert facts.pop("duration") >= 0
+    assert facts == {
+        "stdout": "out\ufffd",
+        "stderr": "err",
+        "exit_code": 3,
+        "timed_out": False,
+        "stdout_gap": None,
+        "stderr_gap": None,
+        "oom_killed": False,
+        "reset": None,
+        "ok": False,
+        "truncated": [],
+    }
+
+
+def test_a_time_out_is_124_with_the_output_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command killed by its limit keeps its output, and a line of ours says what happened."""
+    daemon = FakeDaemon({"slow": forget_time})
+    assert cli.main(["run", "--timeout", "0.5", "--", "slow"], runner=daemon) == 124
+    printed = capsys.readouterr()
+    assert printed.out == "so far"
+    assert "time limit" in one_line(printed.err)
+
+
+def test_a_long_time_limit_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """The library's maximum is there for models; who types an hour gets it."""
+    limits = []
+
+    async def look(call: FakeCall) -> int:
+        limits.append(call.limit)
+        return 0
+
+    assert (
+        cli.main(["run", "--timeout", "3600", "--", "look"], runner=FakeDaemon({"look": look})) == 0
+    )
+    assert limits == [3600]
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["echo $HOME; exit 3"], "echo $HOME; exit 3"),
+        (["echo", "$HOME", "a b"], "echo '$HOME' 'a b'"),
+        (["git", "log", "--", "a"], "git log -- a"),
+        (["--", "a"], "-- a"),
+        ([""], ""),
+    ],
+)
+def test_one_word_is_shell_text_and_several_are_a_command(words: list[str], command: str) -> None:
+    """One word is for the shell; several are quoted, so that they arrive as they are."""
+    daemon = FakeDaemon(default=succeed)
+    assert cli.main(["run", "--", *words], runner=daemon) == 0
+    assert [text for _, text in daemon.executed] == [command]
+
+
+def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables (ours, where no value is given), directory and user are the call's."""
+    monkeypatch.setenv("OURS", "from here")
+    seen: list[FakeCall] = []
+
+    async def look(call: FakeCall) -> int:
+        seen.append(call)
+        return 0
+
+    argv = ["run", "--env", "OURS", "--env", "A=b=c", "--cwd", "sub", "--user", "1000:1000"]
+    assert cli.main([*argv, "--session", "s", "--", "look"], runner=FakeDaemon({"look": look})) == 0
+    assert dict(seen[0].env) == {"OURS": "from here", "A": "b=c"}
+    assert (seen[0].cwd, seen[0].user) == ("/workspace/sub", "1000:1000")
+
+
+def test_standard_input_is_passed_on_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--stdin` the command reads what we would have read."""
+    seen: list[bytes | None] = []
+
+    async def look(call: FakeCall) -> int:
+        seen.append(call.stdin)
+        return 0
+
+    reading, writing = os.pipe()
+    os.write(writing, b"data\xff")
+    os.close(writing)
+    monkeypatch.setattr("builtins.open", lambda *_args, **_options: os.fdopen(reading, "rb"))
+    assert cli.main(["run", "--stdin", "--", "look"], runner=FakeDaemon({"look": look})) == 0
+    assert cli.main(["run", "--", "look"], runner=FakeDaemon({"look": look})) == 0
+    assert seen == [b"data\xff", None]
+
+
+def test_unreadable_standard_input_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for standard input and has none is told so."""
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert rejected(capsys, "run", "--stdin", "--", "x") == "--stdin: Bad file descriptor"
+
+
+def test_settings_reach_the_engine() -> None:
+    """The settings' options decide how the container is made."""
+    daemon = FakeDaemon(default=succeed, program="other")
+    argv = ["run", "--network", "--memory", "64m", "--deployment", "mine", "--engine", "other"]
+    assert cli.main([*argv, "--session", "s", "--", "x"], runner=daemon) == 0
+    made = next(call for call in daemon.calls if call[1:3] == ("run", "--detach"))
+    assert made[made.index("--network") + 1] == "bridge"
+    assert made[made.index("--memory") + 1] == str(64 * 2**20)
+    assert next(iter(daemon.containers)).startswith("sbx.mine.s-")
+
+
+def test_engine_and_image_have_defaults_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`$SANDBOX_EXEC_ENGINE` and `$SANDBOX_EXEC_IMAGE` save typing."""
+    monkeypatch.setenv("SANDBOX_EXEC_ENGINE", "podman")
+    daemon = FakeDaemon(default=succeed, program="podman")
+    assert cli.main(["run", "--", "x"], runner=daemon) == 0
+    assert any(IMAGE in call for call in daemon.calls)
+
+
+def test_a_session_stays_until_it_is_removed() -> None:
+    """Two calls of a session share a container; `rm` removes it, and may be repeated."""
+    daemon = FakeDaemon(default=succeed)
+    for _ in range(2):
+        assert cli.main(["run", "--session", "s", "--", "x"], runner=daemon) == 0
+    assert len(daemon.containers) == 1
+    assert len({container for container, _ in daemon.executed}) == 1
+    for _ in range(2):
+        assert cli.main(["rm", "s"], runner=daemon) == 0
+        assert not daemon.containers
+
+
+def test_a_sandbox_that_was_woken_is_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who works in a session learns that its processes are gone."""
+    daemon = FakeDaemon(default=succeed)
+    assert cli.main(["run", "--session", "s", "--", "x"], runner=daemon) == 0
+    daemon.stop(next(iter(daemon.containers)))
+    assert cli.main(["run", "--session", "s", "--", "x"], runner=daemon) == 0
+    assert "had been stopped" in one_line(capsys.readouterr().err)
+
+
+def test_what_was_left_out_is_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
+    """Output beyond the cap, and want of memory, are each said in a line on standard error."""
+
+    async def flood(call: FakeCall) -> int:
+        await call.stdout(b"a" * 100)
+        call.oom_killed()
+        return 0
+
+    argv = ["run", "--max-output-bytes", "64", "--", "flood"]
+    assert cli.main(argv, runner=FakeDaemon({"flood": flood})) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "a" * 64
+    lines = printed.err.splitlines()
+    assert "memory" in lines[0]
+    assert lines[1] == "sandbox-exec: 36 bytes in the middle of stdout were left out"
+
+
+def test_a_failing_sandbox_is_125_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """An engine that is down is a line on standard error, never a traceback or an output."""
+    daemon = FakeDaemon(default=succeed)
+    daemon.down()
+    for argv in (["run", "--", "x"], ["run", "--session", "s", "--", "x"], ["rm", "s"]):
+        assert cli.main(argv, runner=daemon) == 125
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert "docker daemon" in one_line(printed.err)
+
+
+def test_a_missing_program_is_125(capsys: pytest.CaptureFixture[str]) -> None:
+    """So is an engine that is not installed."""
+    assert cli.main(["run", "--engine", "nope", "--", "x"], runner=FakeDaemon()) == 125
+    assert "nope" in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        ([], "required"),
+        (["bogus"], "bogus"),
+        (["run"], "after --"),
+        (["run", "echo"], "after --"),
+        (["run", "--"], "after --"),
+        (["run", "--sess", "s", "--", "x"], "--sess"),
+        (["run", "--session", "", "--", "x"], "session"),
+        (["run", "--session", "--", "x"], "--session"),
+        (["run", "--timeout", "0", "--", "x"], "seconds"),
+        (["run", "--timeout", "nan", "--", "x"], "seconds"),
+        (["run", "--timeout", "inf", "--", "x"], "seconds"),
+        (["run", "--timeout", "soon", "--", "x"], "seconds"),
+        (["run", "--memory", "lots", "--", "x"], "size"),
+        (["run", "--image", "a b", "--", "x"], "image"),
+        (["run", "--workspace-root", "here", "--", "x"], "workspace_root"),
+        (["run", "--env", "NOT_SET_ANYWHERE", "--", "x"], "NOT_SET_ANYWHERE"),
+        (["run", "--env", "a b=c", "--", "x"], "a b"),
+        (["run", "--user", "-x;", "--", "x"], "--user"),
+        (["rm"], "SESSION"),
+        (["rm", ""], "session"),
+        (["info", "x\ny"], "x y"),
+    ],
+)
+def test_wrong_arguments_are_2_and_one_line(
+    capsys: pytest.CaptureFixture[str], argv: list[str], why: str
+) -> None:
+    """What cannot be meant is refused before anything starts, in one line that names it."""
+    assert why in rejected(capsys, *argv)
+
+
+def test_info_is_what_the_executor_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """`info` asks no engine: it shows the settings that would be used."""
+    daemon = FakeDaemon()
+    assert cli.main(["info", "--json", "--memory", "64m"], runner=daemon) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["kind"], facts["image"], facts["memory"]) == ("docker", IMAGE, 64 * 2**20)
+    assert facts["unbounded"] == ["disk"]
+    assert cli.main(["info"], runner=daemon) == 0
+    assert f"image: {IMAGE}\n" in capsys.readouterr().out
+    assert daemon.calls == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_first(
+    capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    """A signal to end kills the command's tree inside; the status says which signal it was."""
+
+    async def wait(call: FakeCall) -> int:
+        os.kill(os.getpid(), number)
+        await call.forever()
+        return 0
+
+    daemon = FakeDaemon({"wait": wait})
+    assert cli.main(["run", "--session", "s", "--", "wait"], runner=daemon) == 128 + number
+    assert [kill.command for kill in daemon.killed] == ["wait"]
+    assert daemon.conversations == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """Under nohup a hang-up ends nothing."""
+
+    async def hang_up(call: FakeCall) -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return 5
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert cli.main(["run", "--", "x"], runner=FakeDaemon({"x": hang_up})) == 5
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_an_interrupt_outside_of_the_loop_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while standard input is being read is no traceback either."""
+
+    def interrupt(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.open", interrupt)
+    assert cli.main(["run", "--stdin", "--", "x"], runner=FakeDaemon()) == 130
+
+
+class Full(io.TextIOWrapper):
+    """A standard output that cannot be written, over a real descriptor."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(io.BytesIO())
+        self._number = number
+        self._descriptor = os.open(os.devnull, os.O_WRONLY)
+
+    def flush(self) -> None:
+        raise OSError(self._number, os.strerror(self._number))
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [(errno.EPIPE, 3, "err"), (errno.ENOSPC, 125, "sandbox-exec: standard output: No space left")],
+)
+def test_output_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    status: int,
+    said: str,
+) -> None:
+    """Somebody who stopped reading is fine, and the status stays the command's; a full disk is
+    not.
+    """
+    monkeypatch.setattr(sys, "stdout", Full(number))
+    assert cli.main(["run", "--", "talk"], runner=FakeDaemon({"talk": talk})) == status
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_the_log_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output is the command's alone; below a warning nothing is logged unless asked."""
+    daemon = FakeDaemon(default=succeed)
+    for argv in (["run", "--session", "a"], ["run", "--session", "b", "--verbose"]):
+        assert cli.main([*argv, "--", "x"], runner=daemon) == 0
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert ("sandbox.created" in printed.err) == ("--verbose" in argv)
+
+
+def test_help_says_what_the_statuses_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody who writes a script finds the statuses in `--help`."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--help"])
+    assert ended.value.code == 0
+    text: Any = capsys.readouterr().out
+    assert all(status in text for status in ("124", "125", "128+N"))
