@@ -98,6 +98,8 @@ def without_proxies() -> Argv:
     The ``proxies`` section of docker's ``config.json`` sets them in every new container unless the
     command line already names them (hazards F14, R6). A name whose variable the program does not
     have sets nothing, and removes what the image sets: seen with the command lines 20.10 and 28.
-    An ``exec`` inherits the container's variables and adds none.
+    An ``exec`` inherits the container's variables and adds none. podman takes proxies from its own
+    environment, where :func:`cli_environment` leaves them out; what somebody lists under ``env`` in
+    its ``containers.conf`` stays.
     """
     return tuple(word for name in PROXY_VARIABLES for word in ("--env", name))

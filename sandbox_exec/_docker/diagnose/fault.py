@@ -1,0 +1,46 @@
+"""The faults that an engine's own words can name."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+__all__ = ["Fault"]
+
+
+class Fault(Enum):
+    """What went wrong, as far as the engine's words tell."""
+
+    DAEMON_DOWN = auto()
+    """No engine answers there as one does: absent, refused, unknown host, broken, wrong version."""
+    DAEMON_DENIED = auto()
+    """This user may not use the engine's socket."""
+    CONTAINER_MISSING = auto()
+    CONTAINER_STOPPED = auto()
+    """Created or exited. podman 4.3 says the same of a paused one: look at its state."""
+    CONTAINER_PAUSED = auto()
+    CONTAINER_RESTARTING = auto()
+    NAME_TAKEN = auto()
+    BEING_REMOVED = auto()
+    IMAGE_MISSING = auto()
+    """The image is not here, or cannot be fetched, or its name cannot be one."""
+    NO_SHELL = auto()
+    """The program is missing or cannot be run."""
+    BAD_USER = auto()
+    BAD_CWD = auto()
+    PROCESSES_EXHAUSTED = auto()
+    """A shell that could not fork said so: it had started. See also :attr:`RACED`."""
+    MEMORY_EXHAUSTED = auto()
+    """The runtime was killed for want of memory before it ran the program."""
+    DISK_FULL = auto()
+    RACED = auto()
+    """The exec met the end of its container. Whether its program ran is for the frames to say.
+
+    A runtime that finds no process left in its container's limit says the very same: look whether
+    the container runs as before, and if so, that is what happened.
+    """
+    BAD_RUNTIME = auto()
+    BAD_NETWORK = auto()
+    BAD_MOUNT = auto()
+    BAD_FLAG = auto()
+    """A setting that the program or the engine refuses."""
+    UNKNOWN = auto()
