@@ -162,4 +162,4 @@ def describe_sandbox(info: SandboxInfo) -> str:
         f"{info.pids_limit} processes and threads."
     )
     task = f"Run a shell command with `sh -c` in a Linux container of the image {info.image}."
-    return "\n".join((task, network, places, limits))
+    return f"{task}\n{network}\n{places}\n{limits}"

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from sandbox_exec._docker.inventory import (
     parse_ps,
 )
 
+CAPTURED = Path(__file__).parents[1] / "fixtures" / "engine_output"
 NEVER = "0001-01-01T00:00:00Z"
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()
 
@@ -105,6 +107,24 @@ def test_what_merely_has_the_images_name_is_not_the_image(other: dict[str, objec
 def test_what_merely_has_the_containers_name_is_no_container(other: dict[str, object]) -> None:
     """A pod has a state and no image, an image has no state."""
     assert inspected(other).containers == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(CAPTURED.glob("*/unknown--inspect-no-image.json")),
+    ids=lambda path: path.parent.name,
+)
+def test_a_real_answer_is_read(path: Path) -> None:
+    """What each engine printed about a container that runs, beside an image that is missing."""
+    found = parse_inspect(json.loads(path.read_text())["stdout"].encode())
+    box = found.container("sbx-capture")
+    assert box is not None
+    assert found == Inventory((box,))
+    assert (box.state, box.labels["sbx-capture"]) == (EngineState.RUNNING, "1")
+    assert box.started is not None
+    assert box.created <= box.started <= box.created + 60
+    assert box.finished is None
+    assert box.pid > 0
 
 
 def test_a_container_is_found_by_its_exact_name_or_id() -> None:

@@ -28,7 +28,10 @@ class Fault(Enum):
     BAD_USER = auto()
     BAD_CWD = auto()
     PROCESSES_EXHAUSTED = auto()
-    """A shell that could not fork said so: it had started. See also :attr:`RACED`."""
+    """A shell could not fork, which had then started, or the runtime could make no thread.
+
+    Most often it is said in the words of :attr:`RACED`.
+    """
     MEMORY_EXHAUSTED = auto()
     """The runtime was killed for want of memory before it ran the program."""
     DISK_FULL = auto()

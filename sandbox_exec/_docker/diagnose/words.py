@@ -78,9 +78,10 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # engine 20.10: its containerd is gone.
             _DAEMON + r"connection closed: unavailable\.?",
             _DAEMON + r'connection error: desc = "transport: .*": unavailable\.?',
-            # podman, remote.
+            # podman, remote, the last one by ssh.
             r"Cannot connect to Podman\. Please verify your connection .*",
             r"Error: unable to connect to Podman socket: .*",
+            r"Error: failed to connect: (?:dial |ssh: ).*",
         ),
     ),
     (
@@ -173,6 +174,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # busybox 1.35 and dash 0.5.12, started by an exec of either engine.
             r"sh: can't fork: Resource temporarily unavailable",
             r"sh: \d+: Cannot fork",
+            # runc 1.1.5, at the head of a page of registers: it had not started the program.
+            r"runtime/cgo: pthread_create failed: Resource temporarily unavailable",
         ),
     ),
     (
@@ -304,13 +307,10 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # 20.10, 28, podman.
             _ENGINE + r"invalid --security-opt .*",
             # podman.
-            r"Error: invalid value for memory: .*",
-            r"Error: minimum memoryswap limit .*",
+            r"Error: (?:invalid value for memory|bad format for add-host|invalid signal): .*",
+            r"Error: (?:minimum memoryswap limit|running container create option:) .*",
             r'Error: "\w+": unknown capability',
             r"Error: storage option overlay\.size .*",
-            r"Error: bad format for add-host: .*",
-            r"Error: running container create option: .*",
-            r"Error: invalid signal: .*",
             _OCI + r"error during container init: error setting cgroup config .*",
         ),
     ),
