@@ -1,1 +1,44 @@
 """Run commands written by language models in docker containers, where they can do no harm."""
+
+from __future__ import annotations
+
+from sandbox_exec._config import SandboxConfig
+from sandbox_exec._errors import (
+    CommandFailedError,
+    ContainerStartError,
+    DaemonUnavailableError,
+    EngineNotFoundError,
+    ExecutorBusyError,
+    ExecutorClosedError,
+    FileTransferError,
+    SandboxBrokenError,
+    SandboxDisposedError,
+    SandboxError,
+)
+from sandbox_exec._executor import Executor, LocalDockerExecutor, create_executor, get_executor
+from sandbox_exec._models import ExecResult, ExecSpec, Gap, SandboxInfo
+from sandbox_exec._tool_text import describe_sandbox, format_exec_result
+
+__all__ = [
+    "CommandFailedError",
+    "ContainerStartError",
+    "DaemonUnavailableError",
+    "EngineNotFoundError",
+    "ExecResult",
+    "ExecSpec",
+    "Executor",
+    "ExecutorBusyError",
+    "ExecutorClosedError",
+    "FileTransferError",
+    "Gap",
+    "LocalDockerExecutor",
+    "SandboxBrokenError",
+    "SandboxConfig",
+    "SandboxDisposedError",
+    "SandboxError",
+    "SandboxInfo",
+    "create_executor",
+    "describe_sandbox",
+    "format_exec_result",
+    "get_executor",
+]

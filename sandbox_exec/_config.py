@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from attrs import Attribute, field, frozen
 
@@ -17,6 +18,7 @@ DAY: Final = 86_400.0
 MIN_MEMORY: Final = 16 * 1024 * 1024
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*\Z", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_Validator: TypeAlias = "Callable[[object, Attribute[Any], object], None]"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
 
@@ -44,7 +46,7 @@ def _seconds(_instance: object, attribute: Attribute[Any], value: object) -> Non
         _fail(attribute, value, "a finite number of seconds above 0")
 
 
-def _at_least(low: float) -> Any:
+def _at_least(low: float) -> _Validator:
     def check(_instance: object, attribute: Attribute[Any], value: object) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value < low:  # type: ignore[operator, arg-type]
@@ -53,7 +55,7 @@ def _at_least(low: float) -> Any:
     return check
 
 
-def _count(low: int) -> Any:
+def _count(low: int) -> _Validator:
     def check(_instance: object, attribute: Attribute[Any], value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
             _fail(attribute, value, f"an integer of at least {low}")

@@ -67,7 +67,7 @@ class SandboxError(Exception):
         self.partial_stdout = partial_stdout
         self.partial_stderr = partial_stderr
 
-    def fresh(self, **changes: Any) -> Self:
+    def fresh(self, **changes: Any) -> Self:  # noqa: ANN401  # the constructor's own arguments
         """Return a new error with the same facts, so that each of several waiters raises its own.
 
         One exception object raised in many tasks would collect all their tracebacks.
@@ -151,8 +151,14 @@ class CommandFailedError(SandboxError):
 
     default_code = "command-failed"
 
-    def __init__(self, message: str, *, exit_code: int = -1, stdout: str = "", **facts: Any) -> None:
-        facts.setdefault("started", True)
-        super().__init__(message, **facts)
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: int = -1,
+        stdout: str = "",
+        **facts: Any,  # noqa: ANN401  # the base class's arguments
+    ) -> None:
+        super().__init__(message, **{"started": True, **facts})
         self.exit_code = exit_code
         self.stdout = stdout

@@ -183,6 +183,9 @@ class FrameScanner:
         body = start + len(self._mark)
         stop = data.find(b"\n", body, body + _MAX_FRAME)
         if stop >= 0:
+            # A command may have printed a mark just before the guest did: the last one counts.
+            start = data.rfind(self._mark, start, stop)
+            body = start + len(self._mark)
             self._rest = data[stop + 1 :]
             word, *arguments = data[body:stop].decode("ascii", "replace").split(" ")
             return data[:start], Frame(word, tuple(arguments))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
 from sandbox_exec._errors import CommandFailedError
 
@@ -39,73 +39,70 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?\Z")
 
 
-def encode_text(text: str, what: str) -> bytes:
-    """Return ``text`` as the bytes it stands for, surrogate escapes included.
+def encode_text(text: object, what: str) -> bytes:
+    """Return a ``str`` as the bytes it stands for, surrogate escapes included.
 
-    :raises ValueError: for a NUL or a surrogate that stands for no byte: neither can reach a
-        program (hazard F8).
+    :raises ValueError: for anything else, and for a NUL or a surrogate that stands for no byte:
+        neither can reach a program (hazard F8).
     """
     if not isinstance(text, str):
         message = f"{what} must be a str, not {type(text).__name__}"
-        raise ValueError(message)  # noqa: TRY004  # the contract for rejected input is ValueError
+        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
     if "\0" in text:
-        message = f"{what} must not contain a NUL character"
-        raise ValueError(message)
+        raise ValueError(f"{what} must not contain a NUL character")
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        message = f"{what} contains a lone surrogate at index {error.start}"
-        raise ValueError(message) from None
+        raise ValueError(f"{what} contains a lone surrogate at index {error.start}") from None
 
 
-def _bounded_text(what: str, limit: int) -> Any:
-    def check(_instance: object, _attribute: Any, value: str) -> None:
-        if (size := len(encode_text(value, what))) > limit:
-            message = f"{what} is {size} bytes long; at most {limit} are possible"
-            raise ValueError(message)
-
-    return check
+def _check_command(_instance: object, _attribute: Attribute[Any], value: object) -> None:
+    _check_size("command", len(encode_text(value, "command")), MAX_COMMAND_BYTES)
 
 
-def _check_timeout(_instance: object, _attribute: Any, value: float | None) -> None:
+def _check_size(what: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise ValueError(f"{what} is {size} bytes long; at most {limit} are possible")
+
+
+def _check_timeout(_instance: object, _attribute: Attribute[Any], value: object) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
         message = f"timeout must be a number of seconds, not {value!r}"
-        raise ValueError(message)
+        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
     if math.isnan(value) or value <= 0:
-        message = f"timeout must be more than 0 seconds, not {value!r}"
-        raise ValueError(message)
+        raise ValueError(f"timeout must be more than 0 seconds, not {value!r}")
 
 
-def _check_session(_instance: object, _attribute: Any, value: str | None) -> None:
+def _check_session(_instance: object, _attribute: Attribute[Any], value: object) -> None:
     if value is not None and (not isinstance(value, str) or not value):
-        message = f"session must be a non-empty str or None, not {value!r}"
-        raise ValueError(message)
+        raise ValueError(f"session must be a non-empty str or None, not {value!r}")
 
 
-def _check_env(_instance: object, _attribute: Any, value: Mapping[str, str]) -> None:
+def _check_env(
+    _instance: object, _attribute: Attribute[Any], value: Mapping[object, object]
+) -> None:
     size = 0
     for name, text in value.items():
         if not isinstance(name, str) or not _ENV_NAME.match(name):
-            message = f"environment variable name {name!r} is not a shell name"
-            raise ValueError(message)
-        size += len(name) + len(encode_text(text, f"environment variable {name}"))
-    if size > MAX_COMMAND_BYTES:
-        message = f"env is {size} bytes long; at most {MAX_COMMAND_BYTES} are possible"
-        raise ValueError(message)
+            raise ValueError(f"env has a name that is no shell name: {name!r}")
+        size += len(name) + len(encode_text(text, f"env variable {name}"))
+    _check_size("env", size, MAX_COMMAND_BYTES)
 
 
-def _check_cwd(_instance: object, _attribute: Any, value: str | None) -> None:
+def _check_cwd(_instance: object, _attribute: Attribute[Any], value: object) -> None:
     if value is not None and not encode_text(value, "cwd"):
-        message = "cwd must not be empty; leave it out for /workspace"
-        raise ValueError(message)
+        raise ValueError("cwd must not be empty; leave it out for /workspace")
 
 
-def _check_user(_instance: object, _attribute: Any, value: str | None) -> None:
+def _check_user(_instance: object, _attribute: Attribute[Any], value: object) -> None:
     if value is not None and (not isinstance(value, str) or not _USER.match(value)):
-        message = f"user must be a name or number, optionally with :group, not {value!r}"
-        raise ValueError(message)
+        raise ValueError(f"user must be a name or number, optionally with :group, not {value!r}")
+
+
+def _to_env(value: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(value))
 
 
 def _to_stdin(value: bytes | str | None) -> bytes | None:
@@ -114,10 +111,8 @@ def _to_stdin(value: bytes | str | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def _check_stdin(_instance: object, _attribute: Any, value: bytes | None) -> None:
-    if value is not None and len(value) > MAX_STDIN_BYTES:
-        message = f"stdin is {len(value)} bytes long; at most {MAX_STDIN_BYTES} are possible"
-        raise ValueError(message)
+def _check_stdin(_instance: object, _attribute: Attribute[Any], value: bytes | None) -> None:
+    _check_size("stdin", len(value or b""), MAX_STDIN_BYTES)
 
 
 @frozen
@@ -140,7 +135,7 @@ class ExecSpec:
     Source: S0's ``ExecSpec`` (``command``, ``session``, ``timeoutMs``); hazards C6 and C8.
     """
 
-    command: str = field(validator=_bounded_text("command", MAX_COMMAND_BYTES))
+    command: str = field(validator=_check_command)
     session: str | None = field(default=None, validator=_check_session)
     timeout: float | None = field(default=None, validator=_check_timeout)
     env: Mapping[str, str] = field(
@@ -148,7 +143,7 @@ class ExecSpec:
         kw_only=True,
         repr=False,
         validator=_check_env,
-        converter=lambda value: MappingProxyType(dict(value)),
+        converter=_to_env,
     )
     cwd: str | None = field(default=None, kw_only=True, validator=_check_cwd)
     user: str | None = field(default=None, kw_only=True, validator=_check_user)

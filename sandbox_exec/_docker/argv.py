@@ -57,7 +57,12 @@ def _labels(labels: Mapping[str, str]) -> list[str]:
 
 
 def run_detached(
-    name: str, *, labels: Mapping[str, str], flags: Sequence[str], image: str, command: Sequence[str]
+    name: str,
+    *,
+    labels: Mapping[str, str],
+    flags: Sequence[str],
+    image: str,
+    command: Sequence[str],
 ) -> Argv:
     """Make and start a container that stays; standard input is held open for its PID 1.
 
@@ -93,7 +98,12 @@ def run_attached(
 
 
 def run_tool(
-    name: str, *, labels: Mapping[str, str], flags: Sequence[str], image: str, command: Sequence[str]
+    name: str,
+    *,
+    labels: Mapping[str, str],
+    flags: Sequence[str],
+    image: str,
+    command: Sequence[str],
 ) -> Argv:
     """Run a short program of ours to its end in a container of its own."""
     return (

@@ -39,7 +39,9 @@ def missing(shell: str) -> str | None:
     """Return what this machine lacks to run a guest under ``shell``, if anything."""
     if os.geteuid() != 0:
         return "a process namespace needs root"
-    return next((f"no {tool}" for tool in ("unshare", SHELLS[shell][0]) if not shutil.which(tool)), None)
+    return next(
+        (f"no {tool}" for tool in ("unshare", SHELLS[shell][0]) if not shutil.which(tool)), None
+    )
 
 
 class Guest:
@@ -59,7 +61,11 @@ class Guest:
         self.talk = conversation or new_conversation()
         self._scanners = (FrameScanner.of(self.talk), FrameScanner.of(self.talk))
         self._kept = [b"", b""]
-        environment = {"PATH": path or os.environ["PATH"], GUEST_VARIABLE: load("loop"), **(env or {})}
+        environment = {
+            "PATH": path or os.environ["PATH"],
+            GUEST_VARIABLE: load("loop"),
+            **(env or {}),
+        }
         program, unshare = (shutil.which(tool) for tool in (SHELLS[shell][0], "unshare"))
         assert program is not None
         assert unshare is not None

@@ -12,7 +12,16 @@ from typing import TypeAlias
 
 import pytest
 
-from sandbox_exec._frames import DONE, KILL, End, Frame, hello, new_conversation, reap_request
+from sandbox_exec._frames import (
+    DONE,
+    KILL,
+    End,
+    Frame,
+    hello,
+    new_conversation,
+    reap_request,
+    run_request,
+)
 
 from .guest_host import SHELLS, Guest, eventually, missing
 
@@ -52,7 +61,9 @@ def test_every_exit_code_comes_through(start: Start) -> None:
         assert guest.run(f"exit {code}")[2] == End(code)
 
 
-@pytest.mark.parametrize(("signal", "code"), [("INT", 130), ("QUIT", 131), ("KILL", 137), ("TERM", 143)])
+@pytest.mark.parametrize(
+    ("signal", "code"), [("INT", 130), ("QUIT", 131), ("KILL", 137), ("TERM", 143)]
+)
 def test_a_command_dies_of_the_signals_it_would_die_of_anywhere(
     start: Start, signal: str, code: int
 ) -> None:
@@ -71,7 +82,7 @@ def test_streams_are_separate_and_every_byte_of_a_command_arrives(start: Start) 
 def test_a_long_command_runs_whole(start: Start, repeats: int) -> None:
     """Beyond what one argument can hold, and beyond what is worth reading byte by byte."""
     text = bytes(range(1, 256)).replace(b"'", b"") * repeats
-    stdout, _, end = start().run(b"x='" + text + b"'; printf %s \"$x\"; exit 3")
+    stdout, _, end = start().run(b"x='" + text + b'\'; printf %s "$x"; exit 3')
     assert (zlib.crc32(stdout), end) == (zlib.crc32(text), End(3))
 
 
@@ -219,11 +230,15 @@ def test_half_a_request_runs_nothing(start: Start, tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     for missing_bytes in (1, 2, 20, 60):
         guest = start()
-        sent: list[bytes] = []
-        guest.say = lambda *pieces: sent.extend(pieces)  # type: ignore[method-assign]
-        guest.ask(f"touch {marker}")
-        guest.stdin.write(b"".join(sent)[:-missing_bytes])
-        guest.stdin.flush()
+        (whole,) = run_request(
+            guest.talk,
+            f"touch {marker}".encode(),
+            limit=20,
+            cwd=bytes(tmp_path),
+            env={},
+            stdin=None,
+        )
+        guest.say(whole[:-missing_bytes])
         guest.stdin.close()
         guest.process.wait(5)
         assert not marker.exists()
@@ -242,7 +257,7 @@ def test_background_processes_live_on_and_are_announced(start: Start) -> None:
     assert frame is not None
     assert frame.word == "lingering"
     guest.stdin.close()
-    assert eventually(lambda: (guest.workspace / "late").exists())
+    assert eventually((guest.workspace / "late").exists)
     assert guest.process.wait(20) == 0
 
 

@@ -1,0 +1,319 @@
+"""One request through one guest, over one process of the engine's program.
+
+A call runs as a task of the executor, not of its caller: the caller may leave at any moment, and
+what it left behind is ended here, in bounded time, whether or not anybody still waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class, move_on_after
+from attrs import field, frozen
+
+from sandbox_exec._collect import Collector
+from sandbox_exec._docker.interface import Argv, CliProcess, CommandRunner
+from sandbox_exec._errors import SandboxError
+from sandbox_exec._frames import (
+    DONE,
+    KILL,
+    Conversation,
+    Frame,
+    FrameScanner,
+    hello,
+    parse_end,
+    parse_ready,
+)
+from sandbox_exec._outcome import Report
+
+__all__ = ["Address", "Bounds", "Call", "Doubt"]
+
+_ENGINE_WORDS: Final = 16 * 1024
+_SLOWEST_UPLOAD: Final = 512 * 1024
+"""Bytes a second below which sending a request is given up."""
+
+
+@frozen
+class Address:
+    """How to reach a guest, and how to be rid of what it runs when it no longer answers.
+
+    :param argv: the engine command that starts the guest.
+    :param env: variables for that program.
+    :param fallback: called with the conversation's tag when the guest could not be made to end
+        its command; returns whether nothing of it is left. Bounded by its maker.
+    :param ephemeral: the container lives for this call only, and ends with it.
+    """
+
+    argv: Argv
+    env: Mapping[str, str] = field(repr=False)
+    fallback: Callable[[int], Awaitable[bool]]
+    ephemeral: bool = False
+
+
+@frozen
+class Bounds:
+    """What limits a call. Seconds, and bytes for the cap.
+
+    :param ready: from starting the program to READY.
+    :param limit: the command's own; the guest enforces it.
+    :param grace: by which the host's timer trails it, and how long an ending may take.
+    :param cap: kept of each output stream.
+    """
+
+    ready: float
+    limit: float
+    grace: float
+    cap: int
+
+
+@frozen
+class Doubt:
+    """A check to make when there is no READY after so many seconds; it raises if all is lost."""
+
+    after: float
+    check: Callable[[], Awaitable[object]]
+
+
+class Call:
+    """The state of one conversation.
+
+    :ivar report: what was seen; final once ``answered`` is set.
+    :ivar answered: the caller may go on.
+    :ivar settled: nothing of the call is left on this side.
+    """
+
+    def __init__(
+        self,
+        runner: CommandRunner,
+        address: Address,
+        conversation: Conversation,
+        request: Sequence[bytes],
+        bounds: Bounds,
+    ) -> None:
+        self.report = Report(Collector(bounds.cap), Collector(bounds.cap))
+        self.answered = Event()
+        self.settled = Event()
+        self.error: Exception | None = None
+        self._runner = runner
+        self._address = address
+        self._conversation = conversation
+        self._request = request
+        self._bounds = bounds
+        self._talking = CancelScope()
+        self._stdout = FrameScanner.of(conversation)
+        self._stderr = FrameScanner.of(conversation)
+        self._stderr_ready = False
+        self._stderr_end = Event()
+        self._sending = False
+        self._left_by_itself = False
+
+    @property
+    def argv(self) -> Argv:
+        """The engine command line of this call."""
+        return self._address.argv
+
+    def abort(self) -> None:
+        """Let the call end its command and itself; harmless when it already has."""
+        self._talking.cancel()
+
+    async def outcome(self, doubt: Doubt | None = None) -> Report:
+        """Wait for the report; a caller that is cancelled meanwhile takes the command with it.
+
+        :raises SandboxError: what the doubt's check raised; the call ends in the background.
+        """
+        try:
+            if doubt is not None:
+                with move_on_after(doubt.after):
+                    await self.answered.wait()
+                if not (self.answered.is_set() or self.report.ready):
+                    await doubt.check()
+            await self.answered.wait()
+        except SandboxError:
+            self.abort()
+            raise
+        except get_cancelled_exc_class():
+            self.abort()
+            with CancelScope(shield=True):
+                await self.settled.wait()
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.report
+
+    async def run(self) -> None:
+        """Hold the conversation, to be started as a task; never raises what it can report."""
+        # Shielded because every wait in here has a bound, and abort() is the way to end it early.
+        with CancelScope(shield=True):
+            try:
+                async with self._runner.open(self._address.argv, env=self._address.env) as process:
+                    async with create_task_group() as readers:
+                        readers.start_soon(self._read_stderr, process)
+                        with self._talking:
+                            await self._talk(process)
+                        await self._part(process)
+                        readers.cancel_scope.cancel()
+                    await self._bury(process)
+                if self._may_live_on():
+                    self.report.reaped = await self._address.fallback(self._conversation.tag)
+            except Exception as error:  # noqa: BLE001  # raised in the caller's task instead
+                self.error = error
+            finally:
+                self.answered.set()
+                self.settled.set()
+
+    def _may_live_on(self) -> bool:
+        """Whether something of the call may still be there although nobody listens to it."""
+        if self._address.ephemeral and not self._left_by_itself:
+            return True
+        return self._sending and self.report.end is None
+
+    async def _talk(self, process: CliProcess) -> None:
+        if not await self._await_ready(process):
+            return
+        started = time.monotonic()
+        self.report.sent = await self._send_request(process)
+        if not self.report.sent:
+            return
+        with move_on_after(self._bounds.limit + self._bounds.grace):
+            await self._read_end(process)
+        if not self._over():
+            self.report.overdue = True
+            await _send(process, KILL)
+            with move_on_after(self._bounds.grace):
+                await self._read_end(process)
+        self.report.duration = time.monotonic() - started
+        if self.report.end is not None and not self._address.ephemeral:
+            self.answered.set()
+
+    async def _await_ready(self, process: CliProcess) -> bool:
+        await _send(process, hello(self._conversation))
+        with move_on_after(self._bounds.ready):
+            while data := await process.receive_stdout():
+                before, frame = self._stdout.feed(data)
+                self._keep_engine_words(before)
+                if frame is not None:
+                    self.report.protocol = parse_ready(frame)
+                    return self.report.ready
+            # The program ended by itself: what it said and how it ended is all there will be.
+            self.report.exit_code = await process.wait()
+            await self._stderr_end.wait()
+            return False
+        self.report.silent = True
+        return False
+
+    async def _send_request(self, process: CliProcess) -> bool:
+        size = sum(map(len, self._request))
+        self._sending = True
+        with move_on_after(self._bounds.ready + size / _SLOWEST_UPLOAD) as patience:
+            for piece in self._request:
+                if not await _send(process, piece):
+                    break
+            else:
+                return True
+        if patience.cancelled_caught:
+            # At once, before the rest can leave our buffer: a request that is not whole runs
+            # nothing, and only that makes it safe to call this one "not started".
+            process.kill()
+            self.report.silent = True
+        else:
+            # The guest may have said why it stopped reading.
+            with move_on_after(self._bounds.grace):
+                await self._read_end(process)
+        return False
+
+    async def _read_end(self, process: CliProcess) -> None:
+        """Read standard output to the end frame, a refusal, or the end of the stream."""
+        data = b""
+        while not self._over():
+            before, frame = self._stdout.feed(data)
+            self.report.stdout.feed(before)
+            if frame is not None:
+                self._take(frame)
+                data = b""
+            elif not (data := await process.receive_stdout()):
+                self.report.stdout.feed(self._stdout.flush())
+                self.report.exit_code = await process.wait()
+                return
+        # The guest writes the other frame first, so this one is only still on its way.
+        if self.report.end is not None:
+            with move_on_after(self._bounds.grace):
+                await self._stderr_end.wait()
+
+    def _take(self, frame: Frame) -> None:
+        if (end := parse_end(frame)) is not None:
+            self.report.end = end
+        elif frame.word == "refused":
+            self.report.refused = " ".join(frame.arguments)[:64]
+
+    def _over(self) -> bool:
+        report = self.report
+        return not (report.end is None and report.refused is None and report.exit_code is None)
+
+    async def _read_stderr(self, process: CliProcess) -> None:
+        while data := await process.receive_stderr():
+            while True:
+                before, frame = self._stderr.feed(data)
+                if not self._stderr_ready:
+                    room = _ENGINE_WORDS - len(self.report.engine_stderr)
+                    self.report.engine_stderr += before[:room]
+                elif not self._stderr_end.is_set():
+                    self.report.stderr.feed(before)
+                if frame is None:
+                    break
+                self._stderr_ready = self._stderr_ready or frame.word == "ready"
+                if frame.word == "end":
+                    self._stderr_end.set()
+                data = b""
+        self._stderr_end.set()
+
+    def _keep_engine_words(self, data: bytes) -> None:
+        room = _ENGINE_WORDS - len(self.report.engine_stdout)
+        self.report.engine_stdout += data[:room]
+
+    async def _part(self, process: CliProcess) -> None:
+        """End the conversation: politely where it came to an end, else so that the tree dies."""
+        if self.report.end is not None:
+            await _send(process, DONE)
+            if self.report.end.survivors and not self._address.ephemeral:
+                # The guest stays with the command's background processes. Once it has said so,
+                # the program here is not needed; before, its death would look like ours.
+                with move_on_after(self._bounds.grace):
+                    await self._drain(process, until="lingering")
+                process.kill()
+                return
+        if not (self._sending or self._address.ephemeral):
+            return
+        await process.close_stdin()
+        with move_on_after(self._bounds.grace):
+            await self._drain(process, until=None)
+            self.report.exit_code = await process.wait()
+            self._left_by_itself = True
+
+    async def _drain(self, process: CliProcess, *, until: str | None) -> None:
+        data = b""
+        while True:
+            _, frame = self._stdout.feed(data)
+            data = b""
+            if frame is not None:
+                if frame.word == until:
+                    return
+                if self.report.end is None:
+                    self._take(frame)
+            elif not (data := await process.receive_stdout()):
+                return
+
+    async def _bury(self, process: CliProcess) -> None:
+        """Make sure that the program ends, and learn how."""
+        process.kill()
+        with move_on_after(self._bounds.grace):
+            self.report.exit_code = await process.wait()
+
+
+async def _send(process: CliProcess, data: bytes) -> bool:
+    try:
+        await process.send(data)
+    except BrokenPipeError:
+        return False
+    return True

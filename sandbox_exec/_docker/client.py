@@ -1,0 +1,128 @@
+"""Control calls to one engine: a deadline, a diagnosis, and a typed error for "no answer"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from sandbox_exec._docker import argv as command_line
+from sandbox_exec._docker.breaker import Breaker
+from sandbox_exec._docker.diagnose import Fault, absent, diagnose
+from sandbox_exec._docker.interface import (
+    Argv,
+    CommandRunner,
+    Completed,
+    NoAnswer,
+    ProgramMissing,
+)
+from sandbox_exec._docker.inventory import (
+    ImageFacts,
+    Inventory,
+    UnreadableAnswer,
+    parse_inspect,
+)
+from sandbox_exec._errors import DaemonUnavailableError, EngineNotFoundError
+from sandbox_exec._tool_text import DAEMON_DOWN_HINT
+
+__all__ = ["EngineClient"]
+
+_DAEMON_FAULTS: Final = frozenset({Fault.DAEMON_DOWN, Fault.DAEMON_DENIED})
+
+
+@frozen
+class EngineClient:
+    """One engine, asked through its program.
+
+    :param program: the program's name or path.
+    :param timeout: seconds a control call gets unless it says otherwise.
+    """
+
+    runner: CommandRunner
+    program: str
+    timeout: float
+    breaker: Breaker
+
+    def line(self, argv: Argv) -> Argv:
+        """Return the whole command line."""
+        return (self.program, *argv)
+
+    def missing_program(self, error: ProgramMissing) -> EngineNotFoundError:
+        """Return what a caller is told when the program cannot be found."""
+        return EngineNotFoundError(
+            f"the engine's program {self.program!r} cannot be run: {error}",
+            argv=(self.program,),
+            hint=DAEMON_DOWN_HINT,
+        )
+
+    def unavailable(self, argv: Argv, why: str, stderr: str = "") -> DaemonUnavailableError:
+        """Return what a caller is told when the engine gave no usable answer."""
+        return DaemonUnavailableError(
+            f"the container engine {why}",
+            argv=self.line(argv),
+            stderr=stderr,
+            hint=DAEMON_DOWN_HINT,
+        )
+
+    async def control(self, argv: Argv, *, timeout: float | None = None) -> Completed:
+        """Make a control call and return how it ended, which need not be well.
+
+        :raises DaemonUnavailableError: when there was no answer, or one that says that the daemon
+            is not there.
+        :raises EngineNotFoundError: when there is no such program.
+        """
+        seconds = self.timeout if timeout is None else timeout
+        try:
+            answer = await self.runner.run(self.line(argv), timeout=seconds)
+        except ProgramMissing as error:
+            raise self.missing_program(error) from error
+        if isinstance(answer, NoAnswer):
+            raise self.unavailable(argv, f"did not answer within {answer.after:g} s")
+        if answer.exit_code == 0:
+            self.breaker.clear()
+            return answer
+        diagnosis = diagnose(answer.exit_code, answer.stdout, answer.stderr)
+        if diagnosis.fault in _DAEMON_FAULTS:
+            # Certain enough to be remembered, unlike silence (hazard S12).
+            down = self.unavailable(argv, f"is not available: {diagnosis.line}", diagnosis.line)
+            self.breaker.trip(down)
+            raise down
+        return answer
+
+    async def inspect(
+        self, container: str, *images: str, timeout: float | None = None
+    ) -> Inventory:
+        """Describe a container, by name or id, and images, in one call (hazard F22).
+
+        What is not in the answer is not there: anything less certain is an error (hazard S3).
+
+        :raises DaemonUnavailableError: also for an answer that does not account for the container.
+        """
+        argv = command_line.inspect(container, *images)
+        answer = await self.control(argv, timeout=timeout)
+        inventory = self._parse(argv, answer)
+        found = any(container in {facts.name, facts.id} for facts in inventory.containers)
+        if not found and container not in absent(answer.stderr):
+            raise self.unavailable(argv, "gave no certain answer", answer.error_text)
+        return inventory
+
+    async def inspect_image(self, image: str) -> ImageFacts | None:
+        """Describe an image, even where a container has its name; ``None`` if it is not there.
+
+        :raises DaemonUnavailableError: for any answer that is not certain.
+        """
+        argv = command_line.image_inspect(image)
+        answer = await self.control(argv)
+        if answer.exit_code == 0:
+            return next(iter(self._parse(argv, answer).images), None)
+        if diagnose(answer.exit_code, answer.stdout, answer.stderr).fault is Fault.IMAGE_MISSING:
+            return None
+        raise self.unavailable(argv, "gave no certain answer", answer.error_text)
+
+    def _parse(self, argv: Argv, answer: Completed) -> Inventory:
+        try:
+            inventory = parse_inspect(answer.stdout)
+        except UnreadableAnswer as error:
+            raise self.unavailable(argv, f"gave an unreadable answer: {error}") from error
+        self.breaker.clear()
+        return inventory

@@ -1,0 +1,235 @@
+"""The ``Executor`` protocol and ``LocalDockerExecutor``: composition and lifetime."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import PurePath
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import structlog
+from anyio import CancelScope, create_task_group, lowlevel
+
+from sandbox_exec._call import Bounds
+from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker.breaker import Breaker
+from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._docker.engine import cli_environment
+from sandbox_exec._docker.interface import CommandRunner
+from sandbox_exec._docker.runner import SubprocessRunner
+from sandbox_exec._errors import ExecutorClosedError
+from sandbox_exec._frames import Conversation, run_request
+from sandbox_exec._guest import WORKSPACE
+from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo, encode_text
+from sandbox_exec._naming import session_key
+from sandbox_exec._oneoff import OneOffs
+from sandbox_exec._reach import Reach
+from sandbox_exec._sessions import SessionMap
+from sandbox_exec._slots import Slots
+from sandbox_exec._startup import Starter
+from sandbox_exec._storage import Storage
+
+__all__ = ["Executor", "LocalDockerExecutor", "create_executor", "get_executor"]
+
+_READY_PART: Final = 0.6
+"""Part of the control timeout a guest gets to say READY; the rest is for asking the engine why."""
+
+log = structlog.get_logger(__name__)
+_open: list[LocalDockerExecutor] = []
+
+
+class Executor(Protocol):
+    """Where a side-effecting tool's command runs. Source: S0's ``Executor``."""
+
+    @property
+    def kind(self) -> str:
+        """A short tag for logs and user interfaces."""
+
+    @property
+    def info(self) -> SandboxInfo:
+        """The shape of the sandbox, so that tool text can describe it truthfully."""
+
+    async def run(self, spec: ExecSpec) -> ExecResult:
+        """Run one command to its end."""
+
+    async def dispose_session(self, session: str) -> None:
+        """Remove a conversation's sandbox and everything in it."""
+
+
+class LocalDockerExecutor:
+    """Runs commands in docker containers with limits and, by default, no network.
+
+    A call with a session runs in that conversation's long-lived container: files and packages
+    persist across calls, it is adopted after a restart of this process, and replaced when the
+    policy changes. A call without one runs in a container of its own.
+
+    Use it as an async context manager, entered and left in one task; leaving it ends the calls in
+    flight and leaves the containers running. Works on asyncio and on trio.
+
+    :param config: the settings.
+    :param runner: what starts the engine's program; for tests.
+    :param clock: monotonic seconds; for tests.
+
+    Source: S0's ``LocalDockerExecutor``.
+    """
+
+    def __init__(
+        self,
+        config: SandboxConfig,
+        *,
+        runner: CommandRunner | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        # Read once: a later change of this process's environment must not move sandboxes to
+        # another daemon (hazard R7).
+        environment = cli_environment(os.environ, docker_host=config.docker_host)
+        self._runner = SubprocessRunner(environment) if runner is None else runner
+        self._clock = clock
+        self._loop: object = None
+        self._sessions: SessionMap | None = None
+        self._one_offs: OneOffs | None = None
+        self._info = SandboxInfo(
+            image=config.image,
+            network=config.network,
+            durable_workspace=config.workspace_root is not None,
+            default_timeout=config.default_timeout,
+            max_timeout=config.max_timeout,
+            memory=config.memory,
+            cpus=config.cpus,
+            pids_limit=config.pids_limit,
+            unbounded=("disk",),
+        )
+
+    @property
+    def kind(self) -> str:
+        """A short tag for logs: the runtime if one is set, else the engine. Source: S0."""
+        return self._config.runtime or PurePath(self._config.engine).name
+
+    @property
+    def info(self) -> SandboxInfo:
+        """The shape of the sandbox, so that tool text can describe it truthfully. Source: S0."""
+        return self._info
+
+    async def __aenter__(self) -> Self:
+        if self._sessions is not None:
+            raise ExecutorClosedError("an executor can be entered only once")
+        group = create_task_group()
+        await group.__aenter__()
+        self._loop = lowlevel.current_token()
+        config = self._config
+        client = EngineClient(
+            self._runner, config.engine, config.control_timeout, Breaker(self._clock)
+        )
+        starter = Starter(config, client, Storage(config, client), self._clock)
+        slots = Slots(config.max_parallel, config.queue_timeout)
+        reach = Reach(config, client)
+        self._sessions = SessionMap(group, client, starter, reach, slots, self._clock)
+        self._one_offs = OneOffs(group, client, starter, reach, slots)
+        _open.append(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        sessions, one_offs = self._parts()
+        _open.remove(self)
+        with CancelScope(shield=True):
+            await sessions.close()
+            await one_offs.close()
+        group = sessions.group
+        group.cancel_scope.cancel()
+        # The body's own exception is raised by the with statement, as itself: handed to the group
+        # it would come out inside an ExceptionGroup.
+        await group.__aexit__(None, None, None)
+
+    async def run(self, spec: ExecSpec) -> ExecResult:
+        """Run one command to its end, in its session's sandbox or in one of its own.
+
+        :returns: how it ended; a status other than 0, and a time-out, are results.
+        :raises ValueError: for input that only the sandbox can reject: its user, its directory.
+        :raises DaemonUnavailableError: the engine did not answer; ``started`` says whether the
+            command had begun. So for all :class:`SandboxError`.
+        :raises ContainerStartError: the sandbox cannot be made.
+        :raises SandboxBrokenError: it cannot serve calls, or was lost while the command ran.
+        :raises SandboxDisposedError: the session was disposed meanwhile.
+        :raises ExecutorBusyError: no slot came free in time.
+        :raises ExecutorClosedError: the executor is not open, or closed meanwhile.
+
+        Source: S0's ``run``; hazards S2 to S6 and C1 to C10.
+        """
+        sessions, one_offs = self._parts()
+        command = encode_text(spec.command, "command")
+        env = {name: encode_text(value, name) for name, value in spec.env.items()}
+        cwd = encode_text(_directory(spec.cwd), "cwd")
+        limit = min(spec.timeout or self._config.default_timeout, self._config.max_timeout)
+
+        def request(conversation: Conversation) -> tuple[bytes, ...]:
+            return run_request(
+                conversation, command, limit=limit, cwd=cwd, env=env, stdin=spec.stdin
+            )
+
+        if spec.session is None:
+            bounds = self._bounds(limit, ready=self._config.start_timeout)
+            return await one_offs.run(request, bounds, user=spec.user)
+        bounds = self._bounds(limit, ready=self._config.control_timeout * _READY_PART)
+        return await sessions.run(session_key(spec.session), request, bounds, user=spec.user)
+
+    async def dispose_session(self, session: str) -> None:
+        """Remove a conversation's container and workspace; end what runs in it first.
+
+        Awaited to the end, in order, and safe to repeat. Calls in flight get
+        :class:`SandboxDisposedError`; a call made afterwards gets a new sandbox.
+
+        :raises ValueError: for an empty id.
+        :raises DaemonUnavailableError: the engine did not answer, so it may all still be there.
+
+        Source: S0's ``disposeSession``; hazard S10.
+        """
+        sessions, _ = self._parts()
+        await sessions.dispose(session_key(session))
+
+    def _bounds(self, limit: float, *, ready: float) -> Bounds:
+        return Bounds(
+            ready=ready, limit=limit, grace=self._config.grace, cap=self._config.max_output_bytes
+        )
+
+    def _parts(self) -> tuple[SessionMap, OneOffs]:
+        if self._sessions is None or self._one_offs is None or self._sessions.closing:
+            raise ExecutorClosedError("the executor is not open: use it in an 'async with' block")
+        if self._loop != lowlevel.current_token():
+            raise ExecutorClosedError(
+                "the executor was opened in another event loop", code="wrong-event-loop"
+            )
+        return self._sessions, self._one_offs
+
+
+def _directory(cwd: str | None) -> str:
+    if cwd is None:
+        return WORKSPACE
+    return cwd if cwd.startswith("/") else f"{WORKSPACE}/{cwd}"
+
+
+def create_executor(config: SandboxConfig) -> LocalDockerExecutor | None:
+    """Return the configured executor, not yet entered, or ``None`` when there is to be none.
+
+    ``None`` for ``enabled=False`` and for a backend that is not known here.
+
+    Source: S0's ``createExecutor``.
+    """
+    if not config.enabled or config.backend != "docker":
+        return None
+    return LocalDockerExecutor(config)
+
+
+def get_executor() -> LocalDockerExecutor | None:
+    """Return the executor this process has open, the last entered of several, or ``None``.
+
+    Source: S0's ``getExecutor``, without its hidden construction.
+    """
+    return _open[-1] if _open else None

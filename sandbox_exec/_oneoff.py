@@ -1,0 +1,125 @@
+"""One-off sandboxes: a container for one command, gone when it has ended."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from anyio.abc import TaskGroup
+from attrs import Factory, define
+
+from sandbox_exec._call import Bounds, Call, Doubt
+from sandbox_exec._docker import argv as command_line
+from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._docker.diagnose import Fault
+from sandbox_exec._docker.interface import ProgramMissing
+from sandbox_exec._errors import ContainerStartError, SandboxBrokenError, SandboxError
+from sandbox_exec._frames import new_conversation
+from sandbox_exec._models import ExecResult
+from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
+from sandbox_exec._reach import Reach
+from sandbox_exec._remedy import GiveUp, treatment
+from sandbox_exec._sessions import Request, closed
+from sandbox_exec._slots import Slots, serve
+from sandbox_exec._startup import Starter
+from sandbox_exec._tool_text import BROKEN_HINT
+from sandbox_exec._visits import Visit, Visits
+
+__all__ = ["OneOffs"]
+
+_DOUBT_AFTER: Final = 0.6
+"""Part of the control timeout after which a start that says nothing is doubted."""
+
+
+@define
+class OneOffs:
+    """The one-off sandboxes of one executor."""
+
+    _group: TaskGroup
+    _client: EngineClient
+    _starter: Starter
+    _reach: Reach
+    _slots: Slots
+    _visits: Visits = Factory(Visits)
+    closing: bool = False
+
+    async def run(self, request: Request, bounds: Bounds, *, user: str | None) -> ExecResult:
+        """Run a request in a sandbox of its own.
+
+        :raises SandboxError: one of its leaves; there is nothing to heal, so at most the image is
+            fetched before the command is tried again.
+        :raises ValueError: for input that only the sandbox could reject, such as its user.
+        """
+        if self.closing:
+            raise closed()
+        async with self._visits.enter() as visit:
+            self._client.breaker.check()
+            await self._starter.storage.check()
+            verdict = await self._attempt(visit, request, bounds, user)
+            if isinstance(verdict, NotStarted) and verdict.diagnosis.fault is Fault.IMAGE_MISSING:
+                await self._starter.image()
+                verdict = await self._attempt(visit, request, bounds, user)
+            if isinstance(verdict, Ended):
+                return verdict.result
+            raise await self._failure(visit, verdict)
+
+    async def close(self) -> None:
+        """Let nothing begin, end what is in flight, and wait for it, in bounded time."""
+        self.closing = True
+        self._visits.end_all(closed)
+        await self._visits.quiet()
+
+    async def _attempt(
+        self, visit: Visit, request: Request, bounds: Bounds, user: str | None
+    ) -> Verdict:
+        conversation = new_conversation()
+        visit.call = Call(
+            self._client.runner,
+            self._reach.one_off(user),
+            conversation,
+            request(conversation),
+            bounds,
+        )
+        await self._slots.take(None)
+        self._group.start_soon(serve, visit.call, self._slots)
+        # The start may take long, but not because the engine is not there.
+        patience = self._client.timeout
+        check = partial(
+            self._client.control, command_line.info(), timeout=patience * (1 - _DOUBT_AFTER)
+        )
+        try:
+            return judge(await visit.call.outcome(Doubt(patience * _DOUBT_AFTER, check)))
+        except ProgramMissing as error:
+            raise self._client.missing_program(error) from error
+
+    async def _failure(self, visit: Visit, verdict: NotStarted | Lost) -> Exception:
+        argv = command_line.info()
+        facts: dict[str, Any] = {}
+        if isinstance(verdict, Lost):
+            facts = {
+                "started": True,
+                "partial_stdout": verdict.partial.stdout,
+                "partial_stderr": verdict.partial.stderr,
+            }
+        # What a container says is no proof of what the engine is like, so the engine is asked.
+        try:
+            await self._client.control(argv)
+        except SandboxError as error:
+            return error.fresh(**facts)
+        if isinstance(verdict, Lost):
+            return SandboxBrokenError(
+                "the sandbox was stopped or removed while the command ran",
+                code="sandbox-lost",
+                hint=BROKEN_HINT,
+                **facts,
+            )
+        step = treatment(verdict, looked=True)
+        if isinstance(step, GiveUp) and step.rejected:
+            return ValueError(step.what)
+        what = verdict.refused or verdict.diagnosis.line or "it said nothing in time"
+        return ContainerStartError(
+            f"a one-off sandbox could not be started: {what}",
+            argv=visit.call.argv if visit.call is not None else (),
+            stderr=verdict.diagnosis.line,
+            retryable=verdict.silent,
+        )

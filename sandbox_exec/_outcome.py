@@ -1,0 +1,122 @@
+"""A finished or abandoned call as a verdict: ended, certainly not started, or lost.
+
+Only the guest's frames count. The engine's own words are looked at where there is no frame, and
+never handed on as a command's output (hazards S2, C9).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from attrs import Factory, define, field, frozen
+
+from sandbox_exec._collect import Collector
+from sandbox_exec._docker.diagnose import Diagnosis, Fault, diagnose
+from sandbox_exec._frames import End
+from sandbox_exec._guest import PROTOCOL
+from sandbox_exec._models import ExecResult
+
+__all__ = ["Ended", "Lost", "NotStarted", "Report", "Verdict", "judge"]
+
+
+@define
+class Report:
+    """What was seen of one conversation with a guest, written while it goes on.
+
+    :ivar engine_stdout: what came on standard output before the guest, bounded.
+    :ivar engine_stderr: likewise on standard error.
+    :ivar protocol: the version in READY; ``None`` while there was none.
+    :ivar silent: time ran out before the request was written whole.
+    :ivar sent: the request was written whole.
+    :ivar refused: the guest's reason for not starting, if it refused.
+    :ivar end: the end frame.
+    :ivar overdue: the host's own timer fired, so the guest was asked to kill.
+    :ivar reaped: the fallback confirmed that nothing of the command is left.
+    :ivar exit_code: status of the engine's program, once it ended.
+    :ivar duration: seconds from the request to its end.
+    """
+
+    stdout: Collector
+    stderr: Collector
+    engine_stdout: bytes = field(default=b"", repr=False)
+    engine_stderr: bytes = field(default=b"", repr=False)
+    protocol: int | None = None
+    silent: bool = False
+    sent: bool = False
+    refused: str | None = None
+    end: End | None = None
+    overdue: bool = False
+    reaped: bool = False
+    exit_code: int | None = None
+    duration: float = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Whether a guest that speaks our protocol answered."""
+        return self.protocol == PROTOCOL
+
+
+@frozen
+class Ended:
+    """The command ran and ended, or was ended by its limit."""
+
+    result: ExecResult
+    unkillable: bool = False
+
+
+@frozen
+class NotStarted:
+    """The command cannot have started.
+
+    :param refused: the guest's reason, when it was the guest that said no.
+    :param diagnosis: what the engine's own words mean, otherwise.
+    :param silent: nobody said anything until time ran out.
+    """
+
+    refused: str | None = None
+    diagnosis: Diagnosis = Factory(lambda: Diagnosis(Fault.UNKNOWN, ""))
+    silent: bool = False
+
+
+@frozen
+class Lost:
+    """The command may have run, wholly or in part, and nobody can say."""
+
+    partial: ExecResult
+
+
+Verdict: TypeAlias = Ended | NotStarted | Lost
+
+
+def judge(report: Report) -> Verdict:
+    """Return what a conversation came to."""
+    if report.refused is not None:
+        return NotStarted(refused=report.refused)
+    if not report.sent:
+        if report.silent or report.exit_code is None:
+            return NotStarted(silent=True)
+        return NotStarted(
+            diagnosis=diagnose(report.exit_code, report.engine_stdout, report.engine_stderr)
+        )
+    if report.end is not None:
+        timed_out = report.end.timed_out or (report.overdue and report.end.killed)
+        code = -1 if timed_out else report.end.exit_code
+        return Ended(_result(report, code, timed_out=timed_out), report.end.unkillable)
+    if report.overdue and report.reaped:
+        return Ended(_result(report, -1, timed_out=True))
+    return Lost(_result(report, -1, timed_out=False))
+
+
+def _result(report: Report, exit_code: int, *, timed_out: bool) -> ExecResult:
+    stdout, stdout_gap = report.stdout.text()
+    stderr, stderr_gap = report.stderr.text()
+    return ExecResult(
+        stdout,
+        stderr,
+        exit_code,
+        timed_out,
+        duration=report.duration,
+        stdout_gap=stdout_gap,
+        stderr_gap=stderr_gap,
+        oom_killed=report.end is not None and report.end.oom_killed,
+    )

@@ -1,0 +1,175 @@
+"""What a sandbox may do, as engine flags, and its fingerprint.
+
+Everything that decides what the sandbox may do, or where its files live, is in the fingerprint
+(hazard S8), so a container never outlives a change to its own security posture.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from attrs import frozen
+
+from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker.engine import without_proxies
+from sandbox_exec._guest import PROTOCOL, STATE_DIR, WORKSPACE, keepalive_command
+from sandbox_exec._naming import (
+    LABEL_DEPLOYMENT,
+    LABEL_FORMAT,
+    LABEL_KEY,
+    LABEL_KIND,
+    LABEL_POLICY,
+    LABEL_POLICY_PARTS,
+    LABEL_PROTOCOL,
+    Kind,
+    workspace_path,
+)
+
+__all__ = ["Policy", "changed_parts", "container_flags", "make_policy", "one_off_flags"]
+
+LABEL_VERSION: Final = "1"
+
+# Root inside, but a root that can do very little: enough for package managers to unpack files, and
+# KILL because a limit that cannot end another user's process is none (hazards F5, C1).
+_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+
+# The names by which engines hand the host to a container. This is not egress filtering: the host
+# can still be reached by address, and so can everything else. Source: S0's HOST_BLACKHOLE.
+_HOST_ALIASES: Final = (
+    "host.docker.internal",
+    "host.internal",
+    "gateway.docker.internal",
+    "host.containers.internal",
+)
+
+# The engine makes this directory itself, for images that have no mkdir.
+_WORKDIR: Final = ("--workdir", WORKSPACE)
+
+_STATE_BYTES: Final = 160 * 2**20
+"""Room for the largest command and standard input; counted against the memory cap as it is used."""
+
+
+@frozen
+class Policy:
+    """A policy's fingerprint, whole and part by part.
+
+    :param fingerprint: the label by which a container is adopted or replaced.
+    :param parts: a short digest for each part, so that a rebuilt sandbox can say what changed.
+    """
+
+    fingerprint: str
+    parts: Mapping[str, str]
+
+    def labels(self, *, deployment: str, kind: Kind, key: str | None = None) -> dict[str, str]:
+        """Return the labels of a container made under this policy."""
+        labels = {
+            LABEL_FORMAT: LABEL_VERSION,
+            LABEL_DEPLOYMENT: deployment,
+            LABEL_KIND: kind,
+            LABEL_PROTOCOL: str(PROTOCOL),
+            LABEL_POLICY: self.fingerprint,
+            LABEL_POLICY_PARTS: ",".join(f"{name}:{part}" for name, part in self.parts.items()),
+        }
+        return labels if key is None else {**labels, LABEL_KEY: key}
+
+
+def _digest(value: object, length: int) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def make_policy(config: SandboxConfig, image_id: str) -> Policy:
+    """Return the policy of sandboxes made from this very image under these settings.
+
+    Source: S0's ``policyHash``.
+    """
+    facts: dict[str, object] = {
+        "image": [config.image, image_id],
+        "runtime": config.runtime,
+        "network": _network(config),
+        "limits": _limits(config),
+        "privileges": _privileges(),
+        "workspace": config.workspace_root,
+        "guest": [PROTOCOL, LABEL_VERSION, _state_mount(), keepalive_command()],
+    }
+    parts = {name: _digest(value, 8) for name, value in facts.items()}
+    return Policy(_digest(facts, 32), parts)
+
+
+def changed_parts(policy: Policy, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which parts of the policy differ from those a container was made under."""
+    pairs = (item.partition(":") for item in labels.get(LABEL_POLICY_PARTS, "").split(","))
+    old = {name: part for name, _, part in pairs}
+    return tuple(name for name, part in policy.parts.items() if old.get(name) != part)
+
+
+def _network(config: SandboxConfig) -> tuple[str, ...]:
+    hosts = (("--add-host", f"{name}:127.0.0.1") for name in _HOST_ALIASES)
+    return ("--network", config.docker_network if config.network else "none", *_flat(hosts))
+
+
+def _limits(config: SandboxConfig) -> tuple[str, ...]:
+    return (
+        *("--cpus", f"{config.cpus:g}"),
+        # Memory and swap together: without it, docker allows as much swap again.
+        *("--memory", str(config.memory), "--memory-swap", str(config.memory)),
+        *("--pids-limit", str(config.pids_limit)),
+    )
+
+
+def _privileges() -> tuple[str, ...]:
+    added = (("--cap-add", name) for name in _CAPABILITIES)
+    return (
+        *("--user", "0:0", "--cap-drop", "ALL", *_flat(added)),
+        *("--security-opt", "no-new-privileges"),
+    )
+
+
+def _state_mount() -> tuple[str, ...]:
+    options = f"rw,nosuid,nodev,noexec,mode=1777,size={_STATE_BYTES}"
+    return ("--tmpfs", f"{STATE_DIR}:{options}")
+
+
+def _flat(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(part for pair in pairs for part in pair)
+
+
+def _shared_flags(config: SandboxConfig) -> tuple[str, ...]:
+    return (
+        *(() if config.runtime is None else ("--runtime", config.runtime)),
+        *_network(config),
+        *_privileges(),
+        *_limits(config),
+        *_state_mount(),
+        # Nothing inside may fill the host's disk through the log (hazard F10).
+        *("--log-driver", "none"),
+        *without_proxies(),
+    )
+
+
+def container_flags(config: SandboxConfig, key: str) -> tuple[str, ...]:
+    """Return the flags of a session's container.
+
+    The stop signal is KILL because PID 1 has no trap to answer a softer one with (hazard F6).
+    """
+    mount = (
+        ()
+        if config.workspace_root is None
+        else ("--volume", f"{workspace_path(config.workspace_root, key)}:{WORKSPACE}")
+    )
+    return (*_shared_flags(config), *_WORKDIR, *mount, "--stop-signal", "KILL")
+
+
+def one_off_flags(config: SandboxConfig, user: str | None) -> tuple[str, ...]:
+    """Return the flags of a one-off container, in which the guest itself is PID 1.
+
+    A guest that is not root cannot make the workspace, so it gets one in memory.
+    """
+    if user is None:
+        return (*_shared_flags(config), *_WORKDIR)
+    # Without a workdir, since the engine would make it first, and the mount take on its mode.
+    scratch = ("--tmpfs", f"{WORKSPACE}:rw,exec,nosuid,nodev,mode=1777")
+    return (*_shared_flags(config), *scratch, "--user", user)

@@ -1,0 +1,88 @@
+"""Where a guest is reached, and how to be rid of what it runs once it no longer answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anyio import move_on_after
+from attrs import frozen
+
+from sandbox_exec._call import Address
+from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker import argv as command_line
+from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._docker.interface import Argv, ProgramMissing
+from sandbox_exec._errors import SandboxError
+from sandbox_exec._frames import FrameScanner, hello, new_conversation, reap_request
+from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, load
+from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name
+from sandbox_exec._policy import one_off_flags
+
+__all__ = ["Reach"]
+
+
+def _guest_env() -> Mapping[str, str]:
+    return {GUEST_VARIABLE: load("loop")}
+
+
+@frozen
+class Reach:
+    """Makes the addresses of one executor's guests."""
+
+    _config: SandboxConfig
+    _client: EngineClient
+
+    def in_container(self, name: str, user: str | None) -> Address:
+        """Return the address of a guest in a running container."""
+
+        async def fallback(tag: int) -> bool:
+            # As root, whoever the command runs as: only root may signal everybody.
+            return await self._reap(self._exec(name, None), tag)
+
+        return Address(self._exec(name, user), _guest_env(), fallback)
+
+    def one_off(self, user: str | None) -> Address:
+        """Return the address of a guest that is the command of a container of its own."""
+        name = one_off_name(self._config.deployment)
+
+        async def fallback(_tag: int) -> bool:
+            try:
+                answer = await self._client.control(command_line.remove(name, force=True))
+            except SandboxError:
+                return False
+            return answer.exit_code == 0
+
+        line = command_line.run_attached(
+            name,
+            labels={LABEL_DEPLOYMENT: self._config.deployment, LABEL_KIND: "one-off"},
+            flags=one_off_flags(self._config, user),
+            variable=GUEST_VARIABLE,
+            image=self._config.image,
+            command=("sh", *BOOTSTRAP),
+        )
+        return Address(self._client.line(line), _guest_env(), fallback, ephemeral=True)
+
+    def _exec(self, name: str, user: str | None) -> Argv:
+        return self._client.line(
+            command_line.exec_stdin(
+                name, variable=GUEST_VARIABLE, user=user, command=("sh", *BOOTSTRAP)
+            )
+        )
+
+    async def _reap(self, argv: Argv, tag: int) -> bool:
+        """Kill what carries ``tag`` through a second guest; return whether nothing is left."""
+        conversation = new_conversation()
+        scanner = FrameScanner.of(conversation)
+        with move_on_after(self._config.control_timeout):
+            try:
+                async with self._client.runner.open(argv, env=_guest_env()) as process:
+                    await process.send(hello(conversation) + reap_request(tag))
+                    while data := await process.receive_stdout():
+                        _, frame = scanner.feed(data)
+                        while frame is not None:
+                            if frame.word == "reaped":
+                                return frame.arguments == ("0",)
+                            _, frame = scanner.feed(b"")
+            except (BrokenPipeError, ProgramMissing):
+                return False
+        return False

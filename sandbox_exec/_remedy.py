@@ -1,0 +1,91 @@
+"""What to do about a call that certainly did not start: a pure decision."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from attrs import frozen
+
+from sandbox_exec._docker.diagnose import Fault
+from sandbox_exec._outcome import NotStarted
+
+__all__ = ["GiveUp", "Remedy", "Treatment", "treatment"]
+
+
+class Remedy(Enum):
+    """Ways to heal a session's container."""
+
+    LOOK_AGAIN = auto()
+    """Ask the engine what became of the container; start, unpause or rebuild it as needed."""
+
+    WAIT = auto()
+    """Somebody is putting it to sleep right now: wait, then wake it."""
+
+    RESTART = auto()
+    """Stop and start it: its files stay, its processes are lost."""
+
+
+@frozen
+class Treatment:
+    """A remedy and, for one that costs something, the words about why."""
+
+    remedy: Remedy
+    why: str = ""
+
+
+@frozen
+class GiveUp:
+    """Nothing heals this; ``rejected`` if it was the caller's input."""
+
+    code: str
+    what: str
+    rejected: bool = False
+
+
+_FULL: Final = (
+    "it had run out of {} and was restarted: its files are as they were, its processes are gone"
+)
+
+_FAULTS: Final[dict[Fault, Treatment | GiveUp]] = {
+    Fault.BAD_USER: GiveUp("bad-user", "the sandbox has no such user", rejected=True),
+    Fault.NO_SHELL: GiveUp("no-shell", "the sandbox has no working sh any more"),
+    Fault.DISK_FULL: GiveUp("disk-full", "the disk on the engine's host is full"),
+    Fault.PROCESSES_EXHAUSTED: Treatment(Remedy.RESTART, _FULL.format("processes")),
+    Fault.MEMORY_EXHAUSTED: Treatment(Remedy.RESTART, _FULL.format("memory")),
+}
+
+_REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
+    "cwd": GiveUp(
+        "bad-cwd", "the working directory can be neither entered nor made", rejected=True
+    ),
+    "dd": GiveUp("no-dd", "the image has no dd, without which no standard input can be given"),
+    "workspace": GiveUp("no-workspace", "/workspace is gone and cannot be made again"),
+    "retiring": Treatment(Remedy.WAIT),
+    "fork": Treatment(Remedy.RESTART, _FULL.format("processes")),
+    "space": Treatment(Remedy.RESTART, _FULL.format("memory for requests")),
+    "state": Treatment(Remedy.RESTART, _FULL.format("memory for requests")),
+    "tag": GiveUp("no-tag", "processes cannot be tagged in this sandbox, so no limit would hold"),
+}
+
+_MUTE: Final = Treatment(
+    Remedy.RESTART,
+    "it no longer answered and was restarted: its files are as they were, its processes are gone",
+)
+
+
+def treatment(verdict: NotStarted, *, looked: bool) -> Treatment | GiveUp:
+    """Return how to heal the container of a call that did not start.
+
+    :param looked: it was already looked at again for this call, and seemed well.
+    """
+    if verdict.refused is not None:
+        return _REFUSALS.get(verdict.refused, _MUTE)
+    if verdict.silent:
+        return _MUTE if looked else Treatment(Remedy.LOOK_AGAIN)
+    fault = verdict.diagnosis.fault
+    if looked and fault is Fault.RACED:
+        # The container is there as it was, so it was not its end that the exec met.
+        fault = Fault.PROCESSES_EXHAUSTED
+    known = _FAULTS.get(fault)
+    return known or (_MUTE if looked else Treatment(Remedy.LOOK_AGAIN))

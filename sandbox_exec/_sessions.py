@@ -1,0 +1,307 @@
+"""The live sessions: acquire, run in, heal once, forget, claim.
+
+One piece of live state a session. Every operation goes the same way: it is counted as in flight,
+waits for the container that others may be starting, and is healed only while nothing of it can
+have run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import structlog
+from anyio import sleep
+from anyio.abc import TaskGroup
+from attrs import Factory, define, evolve, field
+
+from sandbox_exec._call import Bounds, Call
+from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._docker.interface import ProgramMissing
+from sandbox_exec._errors import (
+    DaemonUnavailableError,
+    ExecutorClosedError,
+    SandboxBrokenError,
+    SandboxDisposedError,
+    SandboxError,
+)
+from sandbox_exec._frames import Conversation, new_conversation
+from sandbox_exec._models import ExecResult
+from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
+from sandbox_exec._reach import Reach
+from sandbox_exec._remedy import GiveUp, Remedy, treatment
+from sandbox_exec._singleflight import Flight
+from sandbox_exec._slots import Slots, serve
+from sandbox_exec._startup import Started, Starter
+from sandbox_exec._tool_text import BROKEN_HINT, DISPOSED_HINT
+from sandbox_exec._visits import Visit, Visits
+
+__all__ = ["Request", "SessionMap", "closed"]
+
+Request: TypeAlias = Callable[[Conversation], Sequence[bytes]]
+
+_RETIRING_FOR: Final = 10.0
+"""Seconds after which a retirement that has not ended is taken for dead."""
+
+_RETIRING_STEP: Final = 0.1
+
+log = structlog.get_logger(__name__)
+
+
+@define(eq=False)
+class Session:
+    """One conversation's live state.
+
+    :ivar flight: the start of its container, under way or done; a failed one is forgotten.
+    :ivar visits: operations in flight; a session with any is never idle.
+    :ivar last_used: when the last operation ended (hazard S6).
+    :ivar told: the start whose ``reset`` some caller has already been given.
+    """
+
+    key: str
+    last_used: float
+    flight: Flight[Started] | None = None
+    known: bool = False
+    visits: Visits = Factory(Visits)
+    disposal: Flight[None] | None = None
+    told: Started | None = None
+
+
+@define
+class _Healing:
+    """What was already done for one call."""
+
+    looked: bool = False
+    restarted: bool = False
+    give_up_at: float | None = None
+
+
+@define
+class SessionMap:
+    """The sessions of one executor.
+
+    :ivar closing: no operation may begin any more.
+    """
+
+    group: TaskGroup
+    _client: EngineClient
+    _starter: Starter
+    _reach: Reach
+    _slots: Slots
+    _clock: Callable[[], float]
+    _sessions: dict[str, Session] = field(factory=dict)
+    closing: bool = False
+
+    async def run(
+        self, key: str, request: Request, bounds: Bounds, *, user: str | None = None
+    ) -> ExecResult:
+        """Run a request in a session's sandbox.
+
+        :raises SandboxError: one of its leaves, as ``design.md``'s table of endings says.
+        :raises ValueError: for input that only the sandbox could reject, such as its user.
+        """
+        async with self._visit(key) as (session, visit):
+            return await self._run(session, visit, request, bounds, user)
+
+    async def dispose(self, key: str) -> None:
+        """End what runs in a session and remove what it has; safe to call twice (hazard S10)."""
+        session = self._sessions.get(key)
+        if session is None:
+            session = self._sessions[key] = Session(key, self._clock())
+        if session.disposal is None or session.disposal.failed:
+            self._refuse_if_closing()
+            session.disposal = Flight(self.group, partial(self._dispose, session))
+        await session.disposal.join()
+
+    async def close(self) -> None:
+        """Let nothing begin, end what is in flight, and wait for it, in bounded time."""
+        self.closing = True
+        sessions = list(self._sessions.values())
+        for session in sessions:
+            session.visits.end_all(closed)
+        for session in sessions:
+            await session.visits.quiet()
+
+    def claimed(self) -> frozenset[str]:
+        """Return the keys that this process holds at this very moment."""
+        return frozenset(self._sessions)
+
+    def _refuse_if_closing(self) -> None:
+        if self.closing:
+            raise closed()
+
+    @asynccontextmanager
+    async def _visit(self, key: str) -> AsyncIterator[tuple[Session, Visit]]:
+        """Count an operation as in flight, in a session that is not being disposed."""
+        while True:
+            self._refuse_if_closing()
+            session = self._sessions.get(key)
+            if session is None:
+                session = self._sessions[key] = Session(key, self._clock())
+            if session.disposal is None:
+                break
+            # What was asked for after a disposal gets a sandbox after it.
+            await session.disposal.wait()
+            if session.disposal.failed:
+                session.disposal = None
+        async with session.visits.enter() as visit:
+            try:
+                yield session, visit
+            finally:
+                session.last_used = self._clock()
+
+    async def _run(
+        self, session: Session, visit: Visit, request: Request, bounds: Bounds, user: str | None
+    ) -> ExecResult:
+        healing = _Healing()
+        while True:
+            started = await self._acquire(session)
+            reset = None if session.told is started else started.reset
+            conversation = new_conversation()
+            visit.call = Call(
+                self._client.runner,
+                self._reach.in_container(started.id, user),
+                conversation,
+                request(conversation),
+                bounds,
+            )
+            verdict = await self._converse(session.key, visit.call)
+            if isinstance(verdict, Ended):
+                session.told = started
+                if verdict.unkillable:
+                    await self._end_the_unkillable(session, started)
+                return evolve(verdict.result, reset=reset)
+            if isinstance(verdict, Lost):
+                raise await self._lost(session, started, verdict)
+            if verdict.silent:
+                # Either the engine is silent too, and this says so, or it is the sandbox.
+                await self._client.inspect(started.id, timeout=bounds.ready)
+            await self._heal(session, started, verdict, healing)
+
+    async def _heal(
+        self, session: Session, started: Started, verdict: NotStarted, healing: _Healing
+    ) -> None:
+        """Do what may make the next attempt succeed; nothing of this one can have run.
+
+        :raises SandboxBrokenError: when there is nothing left to do.
+        :raises ValueError: when it was the caller's input.
+        """
+        step = treatment(verdict, looked=healing.looked)
+        log.info("sandbox.not_started", key=session.key, verdict=repr(verdict), step=repr(step))
+        if isinstance(step, GiveUp):
+            raise _given_up(step)
+        if step.remedy is Remedy.RESTART:
+            if healing.restarted:
+                raise _broken(verdict)
+            healing.restarted = True
+            self._restart(session, started, step.why)
+            return
+        if step.remedy is Remedy.WAIT:
+            now = self._clock()
+            healing.give_up_at = healing.give_up_at or now + _RETIRING_FOR
+            if now >= healing.give_up_at:
+                raise _broken(verdict)
+            await sleep(_RETIRING_STEP)
+        else:
+            healing.looked = True
+        self._forget(session, started)
+
+    async def _acquire(self, session: Session) -> Started:
+        """Return the session's running container, starting it if nobody has (hazards S4, S5)."""
+        if session.flight is None or session.flight.failed:
+            self._client.breaker.check()
+            lost = self._starter.lost_container() if session.known else None
+            work = partial(self._starter.start, session.key, lost=lost)
+            session.flight = Flight(self.group, work)
+        started = await session.flight.join()
+        session.known = True
+        return started
+
+    def _forget(self, session: Session, started: Started) -> None:
+        """Have the container looked at again, unless somebody newer already has it (hazard S4)."""
+        if session.flight is not None and session.flight.holds(started):
+            session.flight = None
+
+    def _restart(self, session: Session, started: Started, why: str) -> None:
+        if session.flight is not None and session.flight.holds(started):
+            work = partial(self._starter.restart, session.key, started, why)
+            session.flight = Flight(self.group, work)
+
+    async def _converse(self, key: str, call: Call) -> Verdict:
+        await self._slots.take(key)
+        self.group.start_soon(serve, call, self._slots)
+        try:
+            verdict = judge(await call.outcome())
+        except ProgramMissing as error:
+            raise self._client.missing_program(error) from error
+        if not isinstance(verdict, NotStarted):
+            self._client.breaker.clear()
+        return verdict
+
+    async def _end_the_unkillable(self, session: Session, started: Started) -> None:
+        """Restart the container: the last resort against what a kill did not reach (hazard F18)."""
+        self._restart(session, started, "processes outlived their limit, so it was restarted")
+        await self._acquire(session)
+
+    async def _lost(self, session: Session, started: Started, verdict: Lost) -> SandboxError:
+        """Return the error for a command whose fate is unknown; it is never run again."""
+        self._forget(session, started)
+        partial_output = {
+            "started": True,
+            "partial_stdout": verdict.partial.stdout,
+            "partial_stderr": verdict.partial.stderr,
+        }
+        try:
+            running = await self._starter.is_running(started)
+        except DaemonUnavailableError as error:
+            return error.fresh(**partial_output)
+        what = (
+            "the process that runs the command was killed inside the sandbox"
+            if running
+            else "the sandbox was stopped or removed while the command ran"
+        )
+        return SandboxBrokenError(
+            what,
+            code="guest-lost" if running else "sandbox-lost",
+            retryable=False,
+            hint=BROKEN_HINT,
+            **partial_output,  # type: ignore[arg-type]  # three differently typed facts
+        )
+
+    async def _dispose(self, session: Session) -> None:
+        session.visits.end_all(_disposed)
+        await session.visits.quiet()
+        if session.flight is not None:
+            # A start under way is let end: given up half-way, the engine may still finish it, and
+            # nobody would know of the container (hazard S10).
+            await session.flight.wait()
+        await self._starter.remove(session.key)
+        session.flight = None
+        self._sessions.pop(session.key, None)
+
+
+def closed(**facts: Any) -> ExecutorClosedError:  # noqa: ANN401  # the error's arguments
+    """Return what an operation gets whose executor closes."""
+    return ExecutorClosedError("the executor is closing", **facts)
+
+
+def _disposed(**facts: Any) -> SandboxDisposedError:  # noqa: ANN401  # as above
+    return SandboxDisposedError("the session was disposed", hint=DISPOSED_HINT, **facts)
+
+
+def _given_up(step: GiveUp) -> Exception:
+    if step.rejected:
+        return ValueError(step.what)
+    return SandboxBrokenError(step.what, code=step.code, hint=BROKEN_HINT)
+
+
+def _broken(verdict: NotStarted) -> SandboxBrokenError:
+    reason = verdict.refused or verdict.diagnosis.line or "no answer"
+    return SandboxBrokenError(
+        f"the sandbox cannot serve calls, even after a restart ({reason})",
+        code="sandbox-mute",
+        stderr=verdict.diagnosis.line,
+        hint=BROKEN_HINT,
+    )

@@ -1,0 +1,357 @@
+"""Adopt, start or recreate a session's container.
+
+A loop of looking and one step, until the container runs under today's policy: whatever happens in
+between, a name that is taken, a removal under way, somebody else's start, the next look sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Final
+
+import structlog
+from anyio import sleep
+from attrs import define, evolve, field, frozen
+
+from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker import argv as command_line
+from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._docker.diagnose import Fault, diagnose
+from sandbox_exec._docker.interface import Argv, Completed
+from sandbox_exec._docker.inventory import ContainerFacts, EngineState, ImageFacts, Inventory
+from sandbox_exec._errors import ContainerStartError
+from sandbox_exec._guest import keepalive_command
+from sandbox_exec._naming import (
+    LABEL_DEPLOYMENT,
+    LABEL_KEY,
+    LABEL_POLICY,
+    container_name,
+)
+from sandbox_exec._policy import Policy, changed_parts, container_flags, make_policy
+from sandbox_exec._storage import Storage
+
+__all__ = ["Disposition", "Started", "Starter", "disposition"]
+
+_LOOK_EVERY: Final = 0.2
+
+log = structlog.get_logger(__name__)
+
+
+class Disposition(Enum):
+    """What to do with the container that has this name."""
+
+    CREATE = auto()
+    ADOPT = auto()
+    UNPAUSE = auto()
+    START = auto()
+    RECREATE = auto()
+    WAIT = auto()
+    FOREIGN = auto()
+
+
+@frozen
+class Started:
+    """A container that runs under today's policy.
+
+    :param id: the engine's id for it, which a successor of the same name does not share.
+    :param reset: why processes or packages of earlier calls are gone, if they are (hazard S16).
+    """
+
+    id: str
+    reset: str | None = None
+
+
+_BY_STATE: Final[Mapping[EngineState, Disposition]] = {
+    EngineState.RUNNING: Disposition.ADOPT,
+    EngineState.PAUSED: Disposition.UNPAUSE,
+    EngineState.EXITED: Disposition.START,
+    EngineState.CREATED: Disposition.START,
+    EngineState.RESTARTING: Disposition.WAIT,
+    EngineState.REMOVING: Disposition.WAIT,
+    EngineState.DEAD: Disposition.RECREATE,
+    EngineState.UNKNOWN: Disposition.WAIT,
+}
+
+
+def disposition(
+    container: ContainerFacts | None, policy: Policy, *, deployment: str, key: str
+) -> Disposition:
+    """Return what to do with the container that has a session's name.
+
+    A changed policy is never adopted, however convenient the contents. A container that is not
+    ours is never touched.
+
+    Source: S0's ``adoptable``; hazards S3, S7, S9.
+    """
+    if container is None:
+        return Disposition.CREATE
+    if not _is_ours(container, deployment, key):
+        return Disposition.FOREIGN
+    by_state = _BY_STATE[container.state]
+    if by_state is Disposition.WAIT or container.labels.get(LABEL_POLICY) == policy.fingerprint:
+        return by_state
+    return Disposition.RECREATE
+
+
+@define
+class _Attempt:
+    """One session's start: what was lost on the way, for whoever is told."""
+
+    key: str
+    name: str
+    lost: str | None
+    reset: str | None = None
+
+
+def _is_ours(container: ContainerFacts, deployment: str, key: str) -> bool:
+    labels = container.labels
+    return (labels.get(LABEL_DEPLOYMENT), labels.get(LABEL_KEY)) == (deployment, key)
+
+
+@define
+class Starter:
+    """Starts containers for one executor."""
+
+    _config: SandboxConfig
+    _client: EngineClient
+    storage: Storage
+    _clock: Callable[[], float]
+    _policies: dict[str, Policy] = field(factory=dict)
+
+    async def start(self, key: str, *, lost: str | None = None) -> Started:
+        """Return a running container for ``key``.
+
+        :param lost: what is known to be lost should the container turn out to be gone; ``None``
+            for a session that this process has not seen before.
+        :raises ContainerStartError: when it cannot be started.
+        :raises DaemonUnavailableError: when the engine does not answer; then nothing was removed.
+        """
+        name = container_name(self._config.deployment, key)
+        attempt = _Attempt(key, name, lost)
+        deadline = self._clock() + self._config.start_timeout
+        while True:
+            inventory = await self._client.inspect(name, self._config.image)
+            container = _only(inventory, name)
+            policy = await self._policy(inventory, container)
+            step = disposition(container, policy, deployment=self._config.deployment, key=key)
+            log.debug("sandbox.disposition", container=name, step=step.name)
+            if (started := await self._take(step, attempt, container, policy)) is not None:
+                return started
+            if self._clock() >= deadline:
+                raise ContainerStartError(
+                    f"{name} was not running after {self._config.start_timeout:g} s",
+                    code="start-timeout",
+                    retryable=True,
+                )
+
+    async def _take(
+        self,
+        step: Disposition,
+        attempt: _Attempt,
+        container: ContainerFacts | None,
+        policy: Policy,
+    ) -> Started | None:
+        """Take one step; return the container once it runs, else ``None`` to look again."""
+        if step is Disposition.FOREIGN:
+            raise ContainerStartError(
+                f"the name {attempt.name} is taken by a container that is not a sandbox of ours",
+                code="name-taken",
+            )
+        if container is None:
+            made = await self._create(attempt.name, attempt.key, policy)
+            return None if made is None else Started(made, attempt.reset or attempt.lost)
+        match step:
+            case Disposition.ADOPT:
+                return Started(container.id, attempt.reset)
+            case Disposition.START:
+                attempt.reset = await self._wake(container) or attempt.reset
+            case Disposition.UNPAUSE:
+                await self._client.control(command_line.unpause(container.id))
+            case Disposition.RECREATE:
+                attempt.reset = await self._replace(container, policy)
+            case _:
+                await sleep(_LOOK_EVERY)
+        return None
+
+    async def restart(self, key: str, started: Started, why: str) -> Started:
+        """Stop and start a container that no longer serves: its files stay (hazard S15).
+
+        Then looked at like any other, as it may be gone meanwhile.
+        """
+        argv = command_line.restart(started.id)
+        answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        log.warning("sandbox.restarted", key=key, why=why, exit_code=answer.exit_code)
+        again = await self.start(key, lost=self.lost_container())
+        return evolve(again, reset=again.reset or why)
+
+    async def is_running(self, started: Started) -> bool:
+        """Return whether this very container still runs.
+
+        :raises DaemonUnavailableError: when the engine does not say.
+        """
+        inventory = await self._client.inspect(started.id)
+        return any(c.state is EngineState.RUNNING for c in inventory.containers)
+
+    async def remove(self, key: str) -> None:
+        """Remove a session's container and its workspace, in this order."""
+        name = container_name(self._config.deployment, key)
+        container = _only(await self._client.inspect(name), name)
+        if container is not None and _is_ours(container, self._config.deployment, key):
+            await self._remove(container)
+        await self.storage.remove_workspace(key)
+
+    async def image(self) -> ImageFacts:
+        """Return the image, fetching it if the engine does not have it.
+
+        A step of its own with a budget of its own (hazards C3, R6).
+
+        :raises ContainerStartError: when it cannot be had.
+        """
+        image = await self._client.inspect_image(self._config.image)
+        if image is None:
+            await self._pull()
+            image = await self._client.inspect_image(self._config.image)
+        if image is None:
+            raise ContainerStartError(
+                f"there is no image {self._config.image!r}", code="image-missing"
+            )
+        return image
+
+    async def _pull(self) -> None:
+        argv = command_line.pull(self._config.image)
+        log.info("sandbox.pulling", image=self._config.image)
+        answer = await self._client.control(argv, timeout=self._config.pull_timeout)
+        if answer.exit_code != 0:
+            raise self._failed(
+                argv,
+                answer,
+                f"the image {self._config.image!r} could not be fetched",
+                code="image-missing",
+            )
+        log.info("sandbox.pulled", image=self._config.image)
+
+    async def _policy(self, inventory: Inventory, container: ContainerFacts | None) -> Policy:
+        """Return today's policy, which includes the image's identity (hazard S8)."""
+        if inventory.images:
+            identity = inventory.images[0].id
+        elif container is not None:
+            # Nothing says that the image changed; a container that runs is no reason to fetch it.
+            identity = container.image_id
+        else:
+            identity = (await self.image()).id
+        if identity not in self._policies:
+            self._policies[identity] = make_policy(self._config, identity)
+        return self._policies[identity]
+
+    async def _create(self, name: str, key: str, policy: Policy) -> str | None:
+        """Make the container and return its id, or ``None`` if somebody else has."""
+        await self.storage.check()
+        await self.storage.prepare()
+        argv = command_line.run_detached(
+            name,
+            labels=policy.labels(deployment=self._config.deployment, kind="session", key=key),
+            flags=container_flags(self._config, key),
+            image=self._config.image,
+            command=("sh", *keepalive_command()),
+        )
+        answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        if answer.exit_code == 0:
+            log.info("sandbox.created", container=name, image=self._config.image)
+            return answer.stdout.decode("ascii", "replace").strip()
+        fault = diagnose(answer.exit_code, answer.stdout, answer.stderr).fault
+        if fault in {Fault.NAME_TAKEN, Fault.BEING_REMOVED}:
+            await sleep(_LOOK_EVERY)
+            return None
+        # A run that failed leaves a container that never ran (hazard F11).
+        await self._discard_unstarted(name, policy)
+        raise self._failed(argv, answer, f"{name} could not be started", code=_code(fault))
+
+    async def _discard_unstarted(self, name: str, policy: Policy) -> None:
+        container = _only(await self._client.inspect(name), name)
+        if (
+            container is not None
+            and container.state is EngineState.CREATED
+            and container.labels.get(LABEL_POLICY) == policy.fingerprint
+        ):
+            await self._client.control(command_line.remove(container.id, force=False))
+
+    async def _wake(self, container: ContainerFacts) -> str | None:
+        argv = command_line.start(container.id)
+        answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        if answer.exit_code == 0:
+            log.info("sandbox.woken", container=container.name)
+            if container.state is EngineState.CREATED:
+                return None
+            return "it had been stopped: its files are as they were, its processes are gone"
+        fault = diagnose(answer.exit_code, answer.stdout, answer.stderr).fault
+        if fault in _GONE_MEANWHILE:
+            await sleep(_LOOK_EVERY)
+            return None
+        # It will not wake, so it is rebuilt. Source: S0's startContainer.
+        log.warning("sandbox.unwakeable", container=container.name, stderr=answer.error_text)
+        await self._remove(container)
+        return f"it could not be started again and was rebuilt: {self._what_is_left()}"
+
+    async def _replace(self, container: ContainerFacts, policy: Policy) -> str:
+        changed = ", ".join(changed_parts(policy, container.labels)) or "its state"
+        log.info("sandbox.replaced", container=container.name, changed=changed)
+        await self._remove(container)
+        return f"its policy changed ({changed}) and it was rebuilt: {self._what_is_left()}"
+
+    def _what_is_left(self) -> str:
+        if self._config.workspace_root is None:
+            return "files, packages and processes are gone"
+        return "the files in /workspace are as they were, packages and processes are gone"
+
+    def lost_container(self) -> str:
+        """Return what to say when a session's container has disappeared."""
+        return f"its container had been removed and was rebuilt: {self._what_is_left()}"
+
+    async def _remove(self, container: ContainerFacts) -> None:
+        """Remove this very container, by id: a successor of its name is somebody else's."""
+        argv = command_line.remove(container.id, force=True)
+        answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        if answer.exit_code != 0:
+            fault = diagnose(answer.exit_code, answer.stdout, answer.stderr).fault
+            if fault not in _GONE_MEANWHILE:
+                raise self._failed(argv, answer, f"{container.name} could not be removed")
+            await sleep(_LOOK_EVERY)
+
+    def _failed(
+        self, argv: Argv, answer: Completed, what: str, code: str | None = None
+    ) -> ContainerStartError:
+        return ContainerStartError(
+            f"{what}: {answer.error_text or f'exit status {answer.exit_code}'}",
+            code=code,
+            argv=self._client.line(argv),
+            stderr=answer.error_text,
+        )
+
+
+_GONE_MEANWHILE: Final = frozenset(
+    {
+        Fault.CONTAINER_MISSING,
+        Fault.BEING_REMOVED,
+        Fault.CONTAINER_RESTARTING,
+        Fault.CONTAINER_PAUSED,
+        Fault.RACED,
+    }
+)
+
+_CODES: Final = {
+    Fault.IMAGE_MISSING: "image-missing",
+    Fault.NO_SHELL: "no-shell",
+    Fault.BAD_RUNTIME: "bad-runtime",
+    Fault.BAD_NETWORK: "bad-network",
+    Fault.BAD_MOUNT: "bad-mount",
+    Fault.DISK_FULL: "disk-full",
+}
+
+
+def _code(fault: Fault) -> str | None:
+    return _CODES.get(fault)
+
+
+def _only(inventory: Inventory, name: str) -> ContainerFacts | None:
+    return next((c for c in inventory.containers if c.name == name), None)

@@ -1,0 +1,142 @@
+"""The disk on the daemon's host: room to start, and a workspace root that only root can enter."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from anyio import to_thread
+from attrs import define, field
+
+from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker import argv as command_line
+from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._errors import ContainerStartError
+from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name, workspace_path
+from sandbox_exec._tool_text import DISK_HINT
+
+__all__ = ["Storage", "data_root"]
+
+_MOUNTED: Final = "/sandbox-exec-root"
+log = structlog.get_logger(__name__)
+
+
+def data_root(info: bytes) -> str | None:
+    """Return where the engine keeps its data, from its ``info``, or ``None`` if it does not say."""
+    try:
+        facts = json.loads(info)
+    except ValueError:
+        return None
+    if not isinstance(facts, dict):
+        return None
+    store = facts.get("store")
+    root = facts.get("DockerRootDir") or (
+        store.get("graphRoot") if isinstance(store, dict) else None
+    )
+    return root if isinstance(root, str) else None
+
+
+def _free_bytes(path: str) -> int | None:
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return None
+
+
+@define
+class Storage:
+    """What an executor has to know about the daemon's disk.
+
+    :param free_bytes: returns the free bytes where a path is, or ``None`` if it is not there.
+    """
+
+    _config: SandboxConfig
+    _client: EngineClient
+    _free_bytes: Callable[[str], int | None] = _free_bytes
+    _data_root: str | None = None
+    _prepared: bool = field(default=False)
+
+    async def check(self) -> None:
+        """Refuse a start that would fill the disk (hazard R8).
+
+        Only a daemon that keeps its data on a disk this process can see is checked.
+
+        :raises ContainerStartError: with code ``disk-full``.
+        """
+        if not self._config.min_free_bytes:
+            return
+        if self._data_root is None:
+            answer = await self._client.control(command_line.info())
+            self._data_root = data_root(answer.stdout) or ""
+        paths = [path for path in (self._data_root, self._config.workspace_root) if path]
+        for path in paths:
+            free = await to_thread.run_sync(self._free_bytes, path)
+            if free is not None and free < self._config.min_free_bytes:
+                raise ContainerStartError(
+                    f"only {free} bytes are free at {path} on the engine's host; "
+                    f"at least {self._config.min_free_bytes} are wanted for a new sandbox",
+                    code="disk-full",
+                    path=path,
+                    retryable=True,
+                    hint=DISK_HINT,
+                )
+
+    async def prepare(self) -> None:
+        """Make the workspace root on the daemon's host, with mode 0700, once.
+
+        A file made in a workspace keeps its suid bit on the host, so nobody but root may get at
+        it (hazard R5). Done in a container, because the host may be another machine.
+
+        :raises ContainerStartError: when it cannot be made or closed.
+        """
+        root = self._config.workspace_root
+        if root is None or self._prepared:
+            return
+        await self._run_tool(f"chmod 0700 {_MOUNTED}", "closed to other users of its host")
+        self._prepared = True
+        if not await to_thread.run_sync(os.path.isdir, root):
+            log.info("sandbox.workspace_root_elsewhere", workspace_root=root)
+
+    async def remove_workspace(self, key: str) -> None:
+        """Delete a session's files on the daemon's host; nothing happens without a root.
+
+        Renamed first, so that a sandbox that starts meanwhile never meets half a workspace.
+
+        :raises ContainerStartError: when they cannot be deleted.
+        """
+        root = self._config.workspace_root
+        if root is None:
+            return
+        path = workspace_path(_MOUNTED, key)
+        trash = f"{_MOUNTED}/.removed-{secrets.token_hex(8)}"
+        script = f"[ ! -e {path} ] || {{ mv {path} {trash} && rm -rf {trash}; }}"
+        await self._run_tool(script, f"cleared of {key}")
+
+    async def _run_tool(self, script: str, what: str) -> None:
+        """Run a line of shell over the workspace root, in a container, since the disk is there."""
+        root = self._config.workspace_root
+        argv = command_line.run_tool(
+            one_off_name(self._config.deployment),
+            labels={LABEL_DEPLOYMENT: self._config.deployment, LABEL_KIND: "reaper"},
+            flags=(
+                *("--network", "none", "--user", "0:0", "--log-driver", "none"),
+                *("--security-opt", "no-new-privileges", "--volume", f"{root}:{_MOUNTED}"),
+            ),
+            image=self._config.image,
+            command=("sh", "-c", script),
+        )
+        answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        if answer.exit_code != 0:
+            raise ContainerStartError(
+                f"the workspace root {root} could not be {what}: "
+                f"{answer.error_text or f'exit status {answer.exit_code}'}",
+                code="bad-mount",
+                path=root,
+                argv=self._client.line(argv),
+                stderr=answer.error_text,
+            )

@@ -1,0 +1,73 @@
+"""Executors on the real engine, each test's in a deployment of its own that is removed with it."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attrs import frozen
+
+from sandbox_exec import LocalDockerExecutor, SandboxConfig
+from sandbox_exec._naming import LABEL_DEPLOYMENT, container_name, session_key
+
+from .conftest import RealEngine
+
+
+@frozen
+class Deployment:
+    """A namespace on the engine, and what is in it as the engine sees it."""
+
+    engine: RealEngine
+    name: str
+
+    def executor(self, image: str = "busybox", **settings: Any) -> LocalDockerExecutor:  # noqa: ANN401  # SandboxConfig's
+        """Return an executor, not yet entered, with the engine's own environment."""
+        settings.setdefault("image", f"sandbox-exec/{image}")
+        config = SandboxConfig(deployment=self.name, engine=self.engine.program, **settings)
+        return LocalDockerExecutor(config, runner=self.engine.runner)
+
+    def container(self, session: str) -> str:
+        """Return the name of a session's container."""
+        return container_name(self.name, session_key(session))
+
+    def cli(self, *words: str, check: bool = True) -> str:
+        """Run the engine's program behind the executor's back."""
+        done = subprocess.run(
+            [self.engine.program, *words],
+            env=self.engine.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{words}: {done.stderr}")
+        return done.stdout.strip()
+
+    def containers(self, *, running: bool = False) -> list[str]:
+        """Return the names of the deployment's containers."""
+        every = () if running else ("--all",)
+        listed = self.cli(
+            *("ps", *every, "--filter", f"label={LABEL_DEPLOYMENT}={self.name}"),
+            *("--format", "{{.Names}}"),
+        )
+        return listed.split()
+
+    def processes(self, session: str) -> list[str]:
+        """Return the command lines inside a session's container, the guests' left out."""
+        lines = self.cli("top", self.container(session), "-eo", "pid,args").splitlines()[1:]
+        return [line for line in lines if "sandbox-exec-guest" not in line]
+
+
+@contextmanager
+def deployment(engine: RealEngine) -> Iterator[Deployment]:
+    """A new deployment; everything in it is removed at the end."""
+    made = Deployment(engine, f"test-{secrets.token_hex(4)}")
+    try:
+        yield made
+    finally:
+        if left := made.containers():
+            made.cli("rm", "--force", "--volumes", *left, check=False)
