@@ -144,7 +144,7 @@ class Guest:
         stdout, stdout_frame = self.until_frame(0)
         stderr, stderr_frame = self.until_frame(1)
         assert stdout_frame is not None, f"no end frame after {stdout!r}"
-        assert stdout_frame == stderr_frame
+        assert stdout_frame == stderr_frame, (stdout, stdout_frame, stderr, stderr_frame)
         end = parse_end(stdout_frame)
         assert end is not None
         return stdout, stderr, end
