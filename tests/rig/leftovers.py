@@ -35,6 +35,8 @@ def remove_leftovers(runtime: Path, data: Path | None, cgroup: str) -> None:
     """
     sockets = _shim_sockets(runtime)
     for _ in range(5):
+        # A paused container's processes do not die of SIGKILL.
+        _thaw(cgroup)
         keepers = _keepers(runtime)
         within = descendants(keepers)
         kill_all([*keepers, *within])
@@ -135,6 +137,15 @@ def _cgroup_dirs(cgroup: str) -> list[Path]:
         root / part / name for root in roots for part in own if part
     ]
     return [path for path in candidates if path.is_dir()]
+
+
+def _thaw(cgroup: str) -> None:
+    for top in _cgroup_dirs(cgroup):
+        for directory, _, files in os.walk(top):
+            for name, word in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+                if name in files:
+                    with contextlib.suppress(OSError):
+                        (Path(directory) / name).write_text(word)
 
 
 def _cgroup_members(cgroup: str) -> list[int]:
