@@ -54,7 +54,8 @@ def test_the_agent_loop_gives_its_model_results_to_work_with(real_engine: RealEn
     )
     printed = ended.stdout.decode()
     assert (ended.returncode, ended.stderr) == (0, b"")
-    assert "average.txt: No such file" in printed
+    assert "No such file" in printed
+    assert "exit code: 1" in printed
     assert "\n5.5\n" in printed
     assert printed.endswith("The average of the numbers from 1 to 10 is 5.5.\n")
     assert containers(real_engine, "agent-example") == set()
