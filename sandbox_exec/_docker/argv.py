@@ -131,12 +131,12 @@ def start(name: str) -> Argv:
 
 def stop(*names: str) -> Argv:
     """Stop containers now: their stop signal is KILL, so waiting would only waste time."""
-    return ("stop", "--time", "0", *names)
+    return ("stop", "-t", "0", *names)
 
 
 def restart(name: str) -> Argv:
     """Stop a container now and start it again: its files stay, its processes do not."""
-    return ("restart", "--time", "0", name)
+    return ("restart", "-t", "0", name)
 
 
 def unpause(name: str) -> Argv:

@@ -149,7 +149,7 @@ def _simple(verb: str, *flags: str) -> Callable[[_Words], Command]:
 
 
 def _stop(words: _Words) -> Command:
-    words.expect("--time", "0")
+    words.expect("-t", "0")
     return Command("stop", words.names())
 
 
@@ -233,7 +233,7 @@ _PARSERS: Final[Mapping[str, Callable[[_Words], Command]]] = {
     "inspect": _inspect,
     "ps": _list,
     "pull": _pull,
-    "restart": _simple("restart", "--time", "0"),
+    "restart": _simple("restart", "-t", "0"),
     "rm": _remove,
     "run": _run,
     "start": _simple("start"),
