@@ -41,6 +41,7 @@ sbx_refuse() {
 
 # A shell that cannot fork gives up, and runs this on its way out. So may a child that bash ends
 # before it has forgotten its parent's traps, and it speaks for nobody.
+# shellcheck disable=SC2329  # by the trap
 sbx_cannot_fork() {
     read -r sbx_v sbx_l </proc/self/stat
     [ "$sbx_v" = $$ ] && sbx_refuse fork
@@ -255,7 +256,7 @@ sbx_run() {
     # Only a request that arrived whole has its last line.
     sbx_take 1
     [ "$sbx_v" = "$sbx_nonce" ] || exit 0
-    trap sbx_cannot_fork EXIT
+    trap 'sbx_cannot_fork' EXIT
 
     echo "$$ busy" >"$sbx_mark" || sbx_refuse "state"
     [ -e "$sbx_state/retiring" ] && sbx_refuse "retiring"
