@@ -57,8 +57,8 @@ class SandboxError(Exception):
         partial_stderr: str = "",
     ) -> None:
         super().__init__(message)
-        self.code = self.default_code if code is None else code
-        self.retryable = self.default_retryable if retryable is None else retryable
+        self.code: str = self.default_code if code is None else code
+        self.retryable: bool = self.default_retryable if retryable is None else retryable
         self.started = started
         self.hint = hint
         self.argv = argv

@@ -65,8 +65,8 @@ class FakeDaemon(Scripting):
         host: str = "unix:///var/run/docker.sock",
     ) -> None:
         super().__init__(host)
-        self.clock = FakeClock() if clock is None else clock
-        self.commands = dict(commands or {})
+        self.clock: FakeClock = FakeClock() if clock is None else clock
+        self.commands: dict[str, Handler] = dict(commands or {})
         self.calls: list[Argv] = []
         self._program = program
         self._store = Store(self.clock, registry=set(registry))

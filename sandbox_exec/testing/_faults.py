@@ -27,7 +27,7 @@ class FakeHold:
     def __init__(self) -> None:
         self._released = Event()
         self._reached = Event()
-        self.waiting = 0
+        self.waiting: int = 0
         """How many wait now."""
 
     def release(self) -> None:
