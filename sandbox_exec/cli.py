@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO, TypeVar
 
 import anyio
@@ -193,7 +194,8 @@ def _write(stream: TextIO, text: str) -> None:
         stream.flush()
     except OSError as error:
         # What is left in the buffer would fail again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
         if not isinstance(error, BrokenPipeError):
             raise
 

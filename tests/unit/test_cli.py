@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
+from attrs import Factory, frozen
 
 from sandbox_exec import cli
 from sandbox_exec.testing import FakeCall, FakeDaemon
@@ -332,19 +334,19 @@ def test_an_interrupt_outside_of_the_loop_is_130(monkeypatch: pytest.MonkeyPatch
     assert cli.main(["run", "--stdin", "--", "x"], runner=FakeDaemon()) == 130
 
 
-class Full(io.TextIOWrapper):
+@frozen
+class Full:
     """A standard output that cannot be written, over a real descriptor."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(io.BytesIO())
-        self._number = number
-        self._descriptor = os.open(os.devnull, os.O_WRONLY)
+    number: int
+    descriptor: int
+    buffer: io.BytesIO = Factory(io.BytesIO)
 
     def flush(self) -> None:
-        raise OSError(self._number, os.strerror(self._number))
+        raise OSError(self.number, os.strerror(self.number))
 
     def fileno(self) -> int:
-        return self._descriptor
+        return self.descriptor
 
 
 @pytest.mark.parametrize(
@@ -361,8 +363,9 @@ def test_output_that_cannot_be_written(
     """Somebody who stopped reading is fine, and the status stays the command's; a full disk is
     not.
     """
-    monkeypatch.setattr(sys, "stdout", Full(number))
-    assert cli.main(["run", "--", "talk"], runner=FakeDaemon({"talk": talk})) == status
+    with tempfile.TemporaryFile() as target:
+        monkeypatch.setattr(sys, "stdout", Full(number, target.fileno()))
+        assert cli.main(["run", "--", "talk"], runner=FakeDaemon({"talk": talk})) == status
     assert capsys.readouterr().err.startswith(said)
 
 
