@@ -1,5 +1,5 @@
 # PID 1 of a session's container: makes the workspace, then stays and reaps. Called as:
-# sh -c THIS sh WORKSPACE.
+# sh -c THIS NAME WORKSPACE STATE_DIR.
 # No trap and no --init, so that neither "kill 1" nor "kill -9 -1" inside ends it; output goes
 # nowhere, since what reaches /proc/1/fd/1 would fill a log on the host (hazards F6, F10).
 exec >/dev/null 2>&1
@@ -7,10 +7,17 @@ umask 0
 mkdir -p "$1/inputs" "$1/outputs"
 chmod 0777 "$1" "$1/inputs" "$1/outputs"
 umask 022
+read -r now rest </proc/uptime
+echo "$now" >"$2/last"
 while :; do
     sleep 1000 &
+    # A retiring guest writes "retired" and ends the sleep: so the check and the stop are one step,
+    # in which nobody can be frozen (hazard S11).
+    echo $! >"$2/sleep"
     wait $!
-    case $? in
+    code=$?
+    [ -e "$2/retired" ] && exit 0
+    case $code in
     # Somebody removed sleep. Standard input is held open by the engine; should it not be, it is
     # better to stop than to spin, as a stopped sandbox is woken by the next call.
     126 | 127) read -r _ || exit 0 ;;

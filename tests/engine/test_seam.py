@@ -12,7 +12,13 @@ from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.interface import Argv, CommandRunner, Completed
 from sandbox_exec._docker.inventory import EngineState, parse_inspect, parse_ps
 from sandbox_exec._frames import DONE, KILL, reap_request, run_request
-from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, STATE_DIR, keepalive_command, load
+from sandbox_exec._guest import (
+    BOOTSTRAP,
+    GUEST_VARIABLE,
+    STATE_DIR,
+    guest_script,
+    keepalive_command,
+)
 from sandbox_exec.testing import FakeCall, FakeDaemon
 from tests.engine.conftest import IMAGE
 from tests.engine.talk import Heard, Talk
@@ -20,7 +26,7 @@ from tests.engine.talk import Heard, Talk
 pytestmark = pytest.mark.anyio
 
 GUEST = ("sh", *BOOTSTRAP)
-VARIABLES = {GUEST_VARIABLE: load("loop")}
+VARIABLES = {GUEST_VARIABLE: guest_script()}
 FLAGS = ("--network", "none", "--tmpfs", f"{STATE_DIR}:rw,mode=1777", "--stop-signal", "KILL")
 
 
