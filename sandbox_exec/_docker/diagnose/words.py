@@ -34,7 +34,7 @@ _RUNTIME: Final = (
 # docker 20.10 CLI ends the errors of "run" with a full stop. "unknown" is the daemon's error class,
 # and the question about mounts follows whatever is "not a directory".
 _END: Final = (
-    r"(?:: unknown)?(?:: permission denied)?(?:: Are you trying to mount a directory onto a file .*)?"
+    r"(?:: unknown)?(?:: permission denied)?(?:: Are you trying to mount a directory onto .*)?"
     r"(?:: OCI (?:permission denied|runtime attempted to invoke a command that was not found))?\.?"
 )
 
@@ -68,10 +68,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # 20.10, 28: what answers speaks HTTP and is no engine.
             _CLIENT + r"Error reading JSON: .*",
             _CLIENT + r"request returned .* for API route and version [^ ]+, check if .*",
-            # 28: unknown context, certificates or scheme.
-            r"Failed to initialize: unable to resolve docker endpoint: .*",
-            # 20.10: the same.
-            r"unable to resolve docker endpoint: .*",
+            # 20.10, 28: unknown context, certificates or scheme.
+            r"(?:Failed to initialize: )?unable to resolve docker endpoint: .*",
             r"unable to parse docker host `.*",
             r'Current context "[^"]*" is not found on the file system.*',
             # 20.10, 28: the two cannot talk to each other.
@@ -157,9 +155,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             _OCI + r"(?:[^:]+: )?(?:read|write) init-p: [^:(]+" + _END,
             # engine 26, on standard output.
             r"container \w+ init process is not running: failed precondition",
-            _OCI
-            + r"(?:container not running|unable to signal init: os: process already finished)"
-            + _END,
+            _OCI + r"(?:container not running|unable to signal init: .*)" + _END,
             # podman.
             _PODMAN + r"can only start exec sessions when their container is running: " + _STATE,
             _PODMAN + r"retrieving exec session \w+ exit code: .*: unable to find event",
@@ -236,8 +232,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # exec, run and start on 20.10, 28, podman.
             _OCI + r'exec: "[^"]*": executable file not found in \$PATH' + _END,
             _OCI + r'exec: "[^"]*": (?:stat [^:]+: )?'
-            r"(?:no such file or directory|not a directory|is a directory|permission denied)"
-            + _END,
+            r"(?:no such file or directory|(?:is|not) a directory|permission denied)" + _END,
             # runc 1.1.5, on the exec's own standard error.
             r"exec /[^ ]+: exec format error",
         ),
