@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from anyio import move_on_after
 from attrs import frozen
 
-from sandbox_exec._call import Address
+from sandbox_exec._address import Address
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
@@ -37,7 +37,7 @@ class Reach:
 
         async def fallback(tag: int) -> bool:
             # As root, whoever the command runs as: only root may signal everybody.
-            return await self._reap(self._exec(name, None), tag)
+            return await self.reap(name, tag)
 
         return Address(self._exec(name, user), _guest_env(), fallback)
 
@@ -69,8 +69,12 @@ class Reach:
             )
         )
 
-    async def _reap(self, argv: Argv, tag: int) -> bool:
-        """Kill what carries ``tag`` through a second guest; return whether nothing is left."""
+    async def reap(self, name: str, tag: int) -> bool:
+        """Kill what carries ``tag``, and its guest, through a second guest.
+
+        :returns: whether nothing is left; ``False`` also when there was no answer in time.
+        """
+        argv = self._exec(name, None)
         conversation = new_conversation()
         scanner = FrameScanner.of(conversation)
         with move_on_after(self._config.control_timeout):

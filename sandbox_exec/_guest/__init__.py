@@ -51,4 +51,4 @@ def load(name: str) -> str:
 
 def keepalive_command() -> tuple[str, ...]:
     """Return the arguments to ``sh`` that make it PID 1 of a session's container."""
-    return ("-c", load("keepalive"), "sandbox-exec-init", WORKSPACE)
+    return ("-c", load("keepalive"), "sandbox-exec-init", WORKSPACE, STATE_DIR)

@@ -272,6 +272,7 @@ sbx_run() {
     sbx_watcher=$!
     (sbx_watch_client) <&3 &
     sbx_monitor=$!
+    echo "$$ busy $sbx_monitor" >"$sbx_mark"
     set -- /proc/[0-9]*
     sbx_before=" $* "
     # A command's "kill -TERM -1" must not take its own guest along. Set only now: a watcher that
@@ -327,6 +328,19 @@ sbx_run() {
     sbx_linger
 }
 
+# Ends the command with the tag $1, and its guest, which may wait for ever for a client that is gone:
+# an engine that was killed leaves its standard input open (live-restore).
+sbx_reap() {
+    echo >"$sbx_state/gone-$1"
+    sbx_sweep "$1"
+    sbx_code=$?
+    sbx_v='' sbx_l='' sbx_p=''
+    read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
+    case $sbx_l$sbx_v$sbx_p in busy*[!0-9]*) ;; busy?*) kill -9 "$sbx_v" ${sbx_p:+"$sbx_p"} ;; esac
+    rm -f "$sbx_state/run-$1" "$sbx_state/gone-$1"
+    sbx_say "reaped $sbx_code"
+}
+
 # On both streams, as the engine's program may have put words of its own on either.
 printf '\036%s ready 1\n' "$sbx_nonce" >&5
 sbx_say "ready 1"
@@ -334,11 +348,7 @@ sbx_watcher=
 while read -r sbx_verb sbx_limit sbx_cwd sbx_env sbx_lines sbx_bytes sbx_stdin; do
     case $sbx_verb in
     run) sbx_run "$sbx_cwd" "$sbx_env" "$sbx_lines" "$sbx_bytes" "$sbx_stdin" ;;
-    reap)
-        echo >"$sbx_state/gone-$sbx_limit"
-        sbx_sweep "$sbx_limit"
-        sbx_say "reaped $?"
-        ;;
+    reap) sbx_reap "$sbx_limit" ;;
     esac
 done
 sbx_clear

@@ -108,7 +108,7 @@ def _pull(store: Store, command: Command) -> Completed:
         )
     if store.image(name) is None:
         store.add_image(name)
-    return Completed(0, f"docker.io/{with_tag(name)}\n".encode())
+    return Completed(0, f"{with_tag(name)}\n".encode())
 
 
 def _run(store: Store, command: Command) -> Completed:
