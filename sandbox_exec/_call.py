@@ -7,12 +7,12 @@ what it left behind is ended here, in bounded time, whether or not anybody still
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class, move_on_after
-from attrs import field, frozen
 
+from sandbox_exec._address import Address, Bounds, Doubt
 from sandbox_exec._collect import Collector
 from sandbox_exec._docker.interface import Argv, CliProcess, CommandRunner
 from sandbox_exec._errors import SandboxError
@@ -28,52 +28,11 @@ from sandbox_exec._frames import (
 )
 from sandbox_exec._outcome import Report
 
-__all__ = ["Address", "Bounds", "Call", "Doubt"]
+__all__ = ["Call"]
 
 _ENGINE_WORDS: Final = 16 * 1024
 _SLOWEST_UPLOAD: Final = 512 * 1024
 """Bytes a second below which sending a request is given up."""
-
-
-@frozen
-class Address:
-    """How to reach a guest, and how to be rid of what it runs when it no longer answers.
-
-    :param argv: the engine command that starts the guest.
-    :param env: variables for that program.
-    :param fallback: called with the conversation's tag when the guest could not be made to end
-        its command; returns whether nothing of it is left. Bounded by its maker.
-    :param ephemeral: the container lives for this call only, and ends with it.
-    """
-
-    argv: Argv
-    env: Mapping[str, str] = field(repr=False)
-    fallback: Callable[[int], Awaitable[bool]]
-    ephemeral: bool = False
-
-
-@frozen
-class Bounds:
-    """What limits a call. Seconds, and bytes for the cap.
-
-    :param ready: from starting the program to READY.
-    :param limit: the command's own; the guest enforces it.
-    :param grace: by which the host's timer trails it, and how long an ending may take.
-    :param cap: kept of each output stream.
-    """
-
-    ready: float
-    limit: float
-    grace: float
-    cap: int
-
-
-@frozen
-class Doubt:
-    """A check to make when there is no READY after so many seconds; it raises if all is lost."""
-
-    after: float
-    check: Callable[[], Awaitable[object]]
 
 
 class Call:
@@ -110,9 +69,21 @@ class Call:
         self._left_by_itself = False
 
     @property
+    def tag(self) -> int:
+        """What the command's processes carry."""
+        return self._conversation.tag
+
+    @property
     def argv(self) -> Argv:
         """The engine command line of this call."""
         return self._address.argv
+
+    @property
+    def started(self) -> bool | None:
+        """Whether the command has begun; ``None`` while its request is on the way."""
+        if self.report.sent and self.report.refused is None:
+            return True
+        return None if self._sending and self.report.refused is None else False
 
     def abort(self) -> None:
         """Let the call end its command and itself; harmless when it already has."""
@@ -128,11 +99,8 @@ class Call:
                 with move_on_after(doubt.after):
                     await self.answered.wait()
                 if not (self.answered.is_set() or self.report.ready):
-                    await doubt.check()
+                    await self._settle(doubt)
             await self.answered.wait()
-        except SandboxError:
-            self.abort()
-            raise
         except get_cancelled_exc_class():
             self.abort()
             with CancelScope(shield=True):
@@ -141,6 +109,15 @@ class Call:
         if self.error is not None:
             raise self.error
         return self.report
+
+    async def _settle(self, doubt: Doubt) -> None:
+        try:
+            await doubt.check()
+        except SandboxError:
+            # READY is better evidence than an answer that did not come, and may be the newer one.
+            if not self.report.ready:
+                self.abort()
+                raise
 
     async def run(self) -> None:
         """Hold the conversation, to be started as a task; never raises what it can report."""
@@ -167,7 +144,7 @@ class Call:
         """Whether something of the call may still be there although nobody listens to it."""
         if self._address.ephemeral and not self._left_by_itself:
             return True
-        return self._sending and self.report.end is None
+        return self._sending and self.report.end is None and self.report.refused is None
 
     async def _talk(self, process: CliProcess) -> None:
         if not await self._await_ready(process):

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 import structlog
-from anyio import CancelScope, create_task_group, lowlevel
+from anyio import CancelScope, create_task_group, get_cancelled_exc_class, lowlevel
 
-from sandbox_exec._call import Bounds
+from sandbox_exec._address import Bounds
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker.breaker import Breaker
 from sandbox_exec._docker.client import EngineClient
@@ -22,6 +22,7 @@ from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import ExecutorClosedError
 from sandbox_exec._frames import Conversation, run_request
 from sandbox_exec._guest import WORKSPACE
+from sandbox_exec._image import ImageSource
 from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo, encode_text
 from sandbox_exec._naming import session_key
 from sandbox_exec._oneoff import OneOffs
@@ -123,7 +124,9 @@ class LocalDockerExecutor:
         client = EngineClient(
             self._runner, config.engine, config.control_timeout, Breaker(self._clock)
         )
-        starter = Starter(config, client, Storage(config, client), self._clock)
+        starter = Starter(
+            config, client, ImageSource(config, client), Storage(config, client), self._clock
+        )
         slots = Slots(config.max_parallel, config.queue_timeout)
         reach = Reach(config, client)
         self._sessions = SessionMap(group, client, starter, reach, slots, self._clock)
@@ -146,7 +149,12 @@ class LocalDockerExecutor:
         group.cancel_scope.cancel()
         # The body's own exception is raised by the with statement, as itself: handed to the group
         # it would come out inside an ExceptionGroup.
-        await group.__aexit__(None, None, None)
+        try:
+            await group.__aexit__(None, None, None)
+        except Exception as failure:
+            if error is None or isinstance(error, get_cancelled_exc_class()):
+                raise
+            log.exception("executor.background_failure", failure=repr(failure))
 
     async def run(self, spec: ExecSpec) -> ExecResult:
         """Run one command to its end, in its session's sandbox or in one of its own.

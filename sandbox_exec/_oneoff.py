@@ -6,14 +6,15 @@ from functools import partial
 from typing import Any, Final
 
 from anyio.abc import TaskGroup
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
-from sandbox_exec._call import Bounds, Call, Doubt
+from sandbox_exec._address import Bounds, Doubt
+from sandbox_exec._call import Call
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.diagnose import Fault
 from sandbox_exec._docker.interface import ProgramMissing
-from sandbox_exec._errors import ContainerStartError, SandboxBrokenError, SandboxError
+from sandbox_exec._errors import SandboxBrokenError, SandboxError
 from sandbox_exec._frames import new_conversation
 from sandbox_exec._models import ExecResult
 from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
@@ -21,6 +22,7 @@ from sandbox_exec._reach import Reach
 from sandbox_exec._remedy import GiveUp, treatment
 from sandbox_exec._sessions import Request, closed
 from sandbox_exec._slots import Slots, serve
+from sandbox_exec._start_error import start_error
 from sandbox_exec._startup import Starter
 from sandbox_exec._tool_text import BROKEN_HINT
 from sandbox_exec._visits import Visit, Visits
@@ -57,7 +59,7 @@ class OneOffs:
             await self._starter.storage.check()
             verdict = await self._attempt(visit, request, bounds, user)
             if isinstance(verdict, NotStarted) and verdict.diagnosis.fault is Fault.IMAGE_MISSING:
-                await self._starter.image()
+                await self._starter.images.ensure()
                 verdict = await self._attempt(visit, request, bounds, user)
             if isinstance(verdict, Ended):
                 return verdict.result
@@ -116,10 +118,18 @@ class OneOffs:
         step = treatment(verdict, looked=True)
         if isinstance(step, GiveUp) and step.rejected:
             return ValueError(step.what)
-        what = verdict.refused or verdict.diagnosis.line or "it said nothing in time"
-        return ContainerStartError(
-            f"a one-off sandbox could not be started: {what}",
-            argv=visit.call.argv if visit.call is not None else (),
-            stderr=verdict.diagnosis.line,
+        line = visit.call.argv if visit.call is not None else ()
+        diagnosis = verdict.diagnosis
+        if isinstance(step, GiveUp):
+            diagnosis = evolve(diagnosis, line=step.what)
+        elif verdict.refused is not None:
+            diagnosis = evolve(diagnosis, line=f"its guest refused ({verdict.refused})")
+        elif verdict.silent:
+            diagnosis = evolve(diagnosis, line="it said nothing in time")
+        return start_error(
+            "a one-off sandbox could not be started",
+            line,
+            diagnosis,
+            words=verdict.diagnosis.line,
             retryable=verdict.silent,
         )

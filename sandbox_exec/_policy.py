@@ -28,7 +28,14 @@ from sandbox_exec._naming import (
     workspace_path,
 )
 
-__all__ = ["Policy", "changed_parts", "container_flags", "make_policy", "one_off_flags"]
+__all__ = [
+    "Policy",
+    "changed_parts",
+    "container_flags",
+    "make_policy",
+    "one_off_flags",
+    "tool_flags",
+]
 
 LABEL_VERSION: Final = "1"
 
@@ -47,6 +54,8 @@ _HOST_ALIASES: Final = (
 
 # The engine makes this directory itself, for images that have no mkdir.
 _WORKDIR: Final = ("--workdir", WORKSPACE)
+
+_TOOL_MEMORY: Final = str(128 * 2**20)
 
 _STATE_BYTES: Final = 160 * 2**20
 """Room for the largest command and standard input; counted against the memory cap as it is used."""
@@ -146,7 +155,24 @@ def _shared_flags(config: SandboxConfig) -> tuple[str, ...]:
         *_state_mount(),
         # Nothing inside may fill the host's disk through the log (hazard F10).
         *("--log-driver", "none"),
+        # The image's own check would be one more program to run unasked.
+        "--no-healthcheck",
         *without_proxies(),
+    )
+
+
+def tool_flags(root: str, mounted: str) -> tuple[str, ...]:
+    """Return the flags of the container in which lines of our own shell tidy a workspace root.
+
+    It runs the image's tools over every session's files, so it may do nothing else.
+    """
+    return (
+        *("--user", "0:0", "--network", "none", "--log-driver", "none", "--no-healthcheck"),
+        *("--cap-drop", "ALL", "--cap-add", "DAC_OVERRIDE", "--cap-add", "FOWNER"),
+        *("--security-opt", "no-new-privileges", "--pids-limit", "32"),
+        *("--memory", _TOOL_MEMORY, "--memory-swap", _TOOL_MEMORY),
+        *without_proxies(),
+        *("--volume", f"{root}:{mounted}"),
     )
 
 

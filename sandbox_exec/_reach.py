@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from anyio import move_on_after
 from attrs import frozen
 
-from sandbox_exec._call import Address
+from sandbox_exec._address import Address
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
@@ -44,7 +44,7 @@ class Reach:
 
         async def fallback(tag: int) -> bool:
             # As root, whoever the command runs as: only root may signal everybody.
-            return await self._reap(self._exec(name, None), tag)
+            return await self.reap(name, tag)
 
         return Address(self._exec(name, user), _guest_env(), fallback)
 
@@ -86,12 +86,16 @@ class Reach:
             self._exec(name, None), retire_request(idle_after), ("retired", "kept")
         )
 
-    async def _reap(self, argv: Argv, tag: int) -> bool:
-        """Kill what carries ``tag`` through a second guest; return whether nothing is left."""
-        return await self._ask(argv, reap_request(tag), ("reaped",)) == Frame("reaped", ("0",))
+    async def reap(self, name: str, tag: int) -> bool:
+        """Kill what carries ``tag``, and its guest, through a second guest.
+
+        :returns: whether nothing is left; ``False`` also when there was no answer in time.
+        """
+        answer = await self._ask(self._exec(name, None), reap_request(tag), ("reaped",))
+        return answer == Frame("reaped", ("0",))
 
     async def _ask(self, argv: Argv, request: bytes, words: Container[str]) -> Frame | None:
-        """Put a question to a guest that ends with its answer; ``None`` if there is none in time."""
+        """Put a question to a guest and return its answer, ``None`` if there is none in time."""
         conversation = new_conversation()
         scanner = FrameScanner.of(conversation)
         with move_on_after(self._config.control_timeout):

@@ -8,9 +8,11 @@ from typing import Final
 from attrs import frozen
 
 from sandbox_exec._docker.diagnose import Fault
+from sandbox_exec._errors import SandboxBrokenError
 from sandbox_exec._outcome import NotStarted
+from sandbox_exec._tool_text import BROKEN_HINT
 
-__all__ = ["GiveUp", "Remedy", "Treatment", "treatment"]
+__all__ = ["GiveUp", "Remedy", "Treatment", "beyond_repair", "treatment"]
 
 
 class Remedy(Enum):
@@ -42,6 +44,23 @@ class GiveUp:
     what: str
     rejected: bool = False
 
+    def error(self) -> Exception:
+        """Return what the caller is told."""
+        if self.rejected:
+            return ValueError(self.what)
+        return SandboxBrokenError(self.what, code=self.code, hint=BROKEN_HINT)
+
+
+def beyond_repair(verdict: NotStarted) -> SandboxBrokenError:
+    """Return what the caller is told when no remedy is left."""
+    reason = verdict.refused or verdict.diagnosis.line or "no answer"
+    return SandboxBrokenError(
+        f"the sandbox cannot serve calls, even after a restart ({reason})",
+        code="sandbox-mute",
+        stderr=verdict.diagnosis.line,
+        hint=BROKEN_HINT,
+    )
+
 
 _FULL: Final = (
     "it had run out of {} and was restarted: its files are as they were, its processes are gone"
@@ -64,7 +83,11 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     "retiring": Treatment(Remedy.WAIT),
     "fork": Treatment(Remedy.RESTART, _FULL.format("processes")),
     "space": Treatment(Remedy.RESTART, _FULL.format("memory for requests")),
-    "state": Treatment(Remedy.RESTART, _FULL.format("memory for requests")),
+    "state": Treatment(
+        Remedy.RESTART,
+        "its guest's notes could not be written and it was restarted: its files are as they were, "
+        "its processes are gone",
+    ),
     "tag": GiveUp("no-tag", "processes cannot be tagged in this sandbox, so no limit would hold"),
 }
 

@@ -7,7 +7,7 @@ have run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -17,7 +17,8 @@ from anyio import sleep
 from anyio.abc import TaskGroup
 from attrs import Factory, define, evolve, field
 
-from sandbox_exec._call import Bounds, Call
+from sandbox_exec._address import Bounds
+from sandbox_exec._call import Call
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.interface import ProgramMissing
 from sandbox_exec._errors import (
@@ -31,7 +32,7 @@ from sandbox_exec._frames import Conversation, new_conversation
 from sandbox_exec._models import ExecResult
 from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
 from sandbox_exec._reach import Reach
-from sandbox_exec._remedy import GiveUp, Remedy, treatment
+from sandbox_exec._remedy import GiveUp, Remedy, beyond_repair, treatment
 from sandbox_exec._singleflight import Flight
 from sandbox_exec._slots import Slots, serve
 from sandbox_exec._startup import Started, Starter
@@ -57,7 +58,8 @@ class Session:
     :ivar flight: the start of its container, under way or done; a failed one is forgotten.
     :ivar visits: operations in flight; a session with any is never idle.
     :ivar last_used: when the last operation ended (hazard S6).
-    :ivar told: the start whose ``reset`` some caller has already been given.
+    :ivar unreaped: tags of lost commands that nobody could be asked to end.
+    :ivar untold: what was lost in restarts and rebuilds, and no result has said yet (hazard S16).
     """
 
     key: str
@@ -66,7 +68,8 @@ class Session:
     known: bool = False
     visits: Visits = Factory(Visits)
     disposal: Flight[None] | None = None
-    told: Started | None = None
+    untold: list[str] = Factory(list)
+    unreaped: list[int] = Factory(list)
 
 
 @define
@@ -158,7 +161,8 @@ class SessionMap:
         healing = _Healing()
         while True:
             started = await self._acquire(session)
-            reset = None if session.told is started else started.reset
+            self._reap_lost(session, started)
+            losses = tuple(session.untold)
             conversation = new_conversation()
             visit.call = Call(
                 self._client.runner,
@@ -169,15 +173,19 @@ class SessionMap:
             )
             verdict = await self._converse(session.key, visit.call)
             if isinstance(verdict, Ended):
-                session.told = started
+                session.untold = [loss for loss in session.untold if loss not in losses]
                 if verdict.unkillable:
                     await self._end_the_unkillable(session, started)
-                return evolve(verdict.result, reset=reset)
+                return evolve(verdict.result, reset="; then ".join(losses) or None)
             if isinstance(verdict, Lost):
+                if not visit.call.report.reaped:
+                    session.unreaped.append(visit.call.tag)
                 raise await self._lost(session, started, verdict)
             if verdict.silent:
                 # Either the engine is silent too, and this says so, or it is the sandbox.
                 await self._client.inspect(started.id, timeout=bounds.ready)
+            # Nothing of this attempt can have run, whatever ends the visit from here on.
+            visit.call = None
             await self._heal(session, started, verdict, healing)
 
     async def _heal(
@@ -191,10 +199,10 @@ class SessionMap:
         step = treatment(verdict, looked=healing.looked)
         log.info("sandbox.not_started", key=session.key, verdict=repr(verdict), step=repr(step))
         if isinstance(step, GiveUp):
-            raise _given_up(step)
+            raise step.error()
         if step.remedy is Remedy.RESTART:
             if healing.restarted:
-                raise _broken(verdict)
+                raise beyond_repair(verdict)
             healing.restarted = True
             self._restart(session, started, step.why)
             return
@@ -202,7 +210,7 @@ class SessionMap:
             now = self._clock()
             healing.give_up_at = healing.give_up_at or now + _RETIRING_FOR
             if now >= healing.give_up_at:
-                raise _broken(verdict)
+                raise beyond_repair(verdict)
             await sleep(_RETIRING_STEP)
         else:
             healing.looked = True
@@ -210,12 +218,12 @@ class SessionMap:
 
     async def _acquire(self, session: Session) -> Started:
         """Return the session's running container, starting it if nobody has (hazards S4, S5)."""
-        if session.flight is None or session.flight.failed:
+        flight = session.flight
+        if flight is None or flight.failed:
             self._client.breaker.check()
             lost = self._starter.lost_container() if session.known else None
-            work = partial(self._starter.start, session.key, lost=lost)
-            session.flight = Flight(self.group, work)
-        started = await session.flight.join()
+            flight = self._launch(session, partial(self._starter.start, session.key, lost=lost))
+        started = await flight.join()
         session.known = True
         return started
 
@@ -226,8 +234,17 @@ class SessionMap:
 
     def _restart(self, session: Session, started: Started, why: str) -> None:
         if session.flight is not None and session.flight.holds(started):
-            work = partial(self._starter.restart, session.key, started, why)
-            session.flight = Flight(self.group, work)
+            self._launch(session, partial(self._starter.restart, session.key, started, why))
+
+    def _launch(self, session: Session, work: Callable[[], Awaitable[Started]]) -> Flight[Started]:
+        async def note_losses() -> Started:
+            started = await work()
+            if started.reset is not None:
+                session.untold.append(started.reset)
+            return started
+
+        session.flight = Flight(self.group, note_losses)
+        return session.flight
 
     async def _converse(self, key: str, call: Call) -> Verdict:
         await self._slots.take(key)
@@ -240,10 +257,22 @@ class SessionMap:
             self._client.breaker.clear()
         return verdict
 
+    def _reap_lost(self, session: Session, started: Started) -> None:
+        """Have what an earlier outage left running ended, now that the engine answers again."""
+        tags, session.unreaped = session.unreaped, []
+        for tag in tags:
+            self.group.start_soon(self._reach.reap, started.id, tag)
+
     async def _end_the_unkillable(self, session: Session, started: Started) -> None:
-        """Restart the container: the last resort against what a kill did not reach (hazard F18)."""
+        """Restart the container: the last resort against what a kill did not reach (hazard F18).
+
+        The result is known, whatever becomes of this; the next call meets it.
+        """
         self._restart(session, started, "processes outlived their limit, so it was restarted")
-        await self._acquire(session)
+        try:
+            await self._acquire(session)
+        except SandboxError as error:
+            log.warning("sandbox.restart_failed", key=session.key, error=str(error))
 
     async def _lost(self, session: Session, started: Started, verdict: Lost) -> SandboxError:
         """Return the error for a command whose fate is unknown; it is never run again."""
@@ -289,19 +318,3 @@ def closed(**facts: Any) -> ExecutorClosedError:  # noqa: ANN401  # the error's 
 
 def _disposed(**facts: Any) -> SandboxDisposedError:  # noqa: ANN401  # as above
     return SandboxDisposedError("the session was disposed", hint=DISPOSED_HINT, **facts)
-
-
-def _given_up(step: GiveUp) -> Exception:
-    if step.rejected:
-        return ValueError(step.what)
-    return SandboxBrokenError(step.what, code=step.code, hint=BROKEN_HINT)
-
-
-def _broken(verdict: NotStarted) -> SandboxBrokenError:
-    reason = verdict.refused or verdict.diagnosis.line or "no answer"
-    return SandboxBrokenError(
-        f"the sandbox cannot serve calls, even after a restart ({reason})",
-        code="sandbox-mute",
-        stderr=verdict.diagnosis.line,
-        hint=BROKEN_HINT,
-    )

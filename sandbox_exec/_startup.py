@@ -12,28 +12,30 @@ from typing import Final
 
 import structlog
 from anyio import sleep
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, frozen
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.diagnose import Fault, diagnose
-from sandbox_exec._docker.interface import Argv, Completed
-from sandbox_exec._docker.inventory import ContainerFacts, EngineState, ImageFacts, Inventory
+from sandbox_exec._docker.inventory import ContainerFacts, EngineState, Inventory
 from sandbox_exec._errors import ContainerStartError
 from sandbox_exec._guest import keepalive_command
+from sandbox_exec._image import ImageSource
 from sandbox_exec._naming import (
     LABEL_DEPLOYMENT,
     LABEL_KEY,
     LABEL_POLICY,
     container_name,
 )
-from sandbox_exec._policy import Policy, changed_parts, container_flags, make_policy
+from sandbox_exec._policy import Policy, changed_parts, container_flags
+from sandbox_exec._start_error import start_error_from
 from sandbox_exec._storage import Storage
 
 __all__ = ["Disposition", "Started", "Starter", "disposition"]
 
 _LOOK_EVERY: Final = 0.2
+_WOKEN: Final = "it had been stopped: its files are as they were, its processes are gone"
 
 log = structlog.get_logger(__name__)
 
@@ -115,9 +117,9 @@ class Starter:
 
     _config: SandboxConfig
     _client: EngineClient
+    images: ImageSource
     storage: Storage
     _clock: Callable[[], float]
-    _policies: dict[str, Policy] = field(factory=dict)
 
     async def start(self, key: str, *, lost: str | None = None) -> Started:
         """Return a running container for ``key``.
@@ -133,7 +135,7 @@ class Starter:
         while True:
             inventory = await self._client.inspect(name, self._config.image)
             container = _only(inventory, name)
-            policy = await self._policy(inventory, container)
+            policy = await self.images.policy(inventory, container)
             step = disposition(container, policy, deployment=self._config.deployment, key=key)
             log.debug("sandbox.disposition", container=name, step=step.name)
             if (started := await self._take(step, attempt, container, policy)) is not None:
@@ -183,7 +185,8 @@ class Starter:
         answer = await self._client.control(argv, timeout=self._config.start_timeout)
         log.warning("sandbox.restarted", key=key, why=why, exit_code=answer.exit_code)
         again = await self.start(key, lost=self.lost_container())
-        return evolve(again, reset=again.reset or why)
+        done = answer.exit_code == 0
+        return evolve(again, reset=again.reset or (why if done else None))
 
     async def is_running(self, started: Started) -> bool:
         """Return whether this very container still runs.
@@ -200,49 +203,6 @@ class Starter:
         if container is not None and _is_ours(container, self._config.deployment, key):
             await self._remove(container)
         await self.storage.remove_workspace(key)
-
-    async def image(self) -> ImageFacts:
-        """Return the image, fetching it if the engine does not have it.
-
-        A step of its own with a budget of its own (hazards C3, R6).
-
-        :raises ContainerStartError: when it cannot be had.
-        """
-        image = await self._client.inspect_image(self._config.image)
-        if image is None:
-            await self._pull()
-            image = await self._client.inspect_image(self._config.image)
-        if image is None:
-            raise ContainerStartError(
-                f"there is no image {self._config.image!r}", code="image-missing"
-            )
-        return image
-
-    async def _pull(self) -> None:
-        argv = command_line.pull(self._config.image)
-        log.info("sandbox.pulling", image=self._config.image)
-        answer = await self._client.control(argv, timeout=self._config.pull_timeout)
-        if answer.exit_code != 0:
-            raise self._failed(
-                argv,
-                answer,
-                f"the image {self._config.image!r} could not be fetched",
-                code="image-missing",
-            )
-        log.info("sandbox.pulled", image=self._config.image)
-
-    async def _policy(self, inventory: Inventory, container: ContainerFacts | None) -> Policy:
-        """Return today's policy, which includes the image's identity (hazard S8)."""
-        if inventory.images:
-            identity = inventory.images[0].id
-        elif container is not None:
-            # Nothing says that the image changed; a container that runs is no reason to fetch it.
-            identity = container.image_id
-        else:
-            identity = (await self.image()).id
-        if identity not in self._policies:
-            self._policies[identity] = make_policy(self._config, identity)
-        return self._policies[identity]
 
     async def _create(self, name: str, key: str, policy: Policy) -> str | None:
         """Make the container and return its id, or ``None`` if somebody else has."""
@@ -265,7 +225,7 @@ class Starter:
             return None
         # A run that failed leaves a container that never ran (hazard F11).
         await self._discard_unstarted(name, policy)
-        raise self._failed(argv, answer, f"{name} could not be started", code=_code(fault))
+        raise start_error_from(f"{name} could not be started", self._client.line(argv), answer)
 
     async def _discard_unstarted(self, name: str, policy: Policy) -> None:
         container = _only(await self._client.inspect(name), name)
@@ -277,21 +237,25 @@ class Starter:
             await self._client.control(command_line.remove(container.id, force=False))
 
     async def _wake(self, container: ContainerFacts) -> str | None:
+        """Start a container that does not run; return what was lost, ``None`` to look again.
+
+        One that will not start is left as it is, since its files may matter; S0 removed it. Only
+        one that never ran holds nothing.
+        """
         argv = command_line.start(container.id)
         answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        never_ran = container.state is EngineState.CREATED
         if answer.exit_code == 0:
             log.info("sandbox.woken", container=container.name)
-            if container.state is EngineState.CREATED:
-                return None
-            return "it had been stopped: its files are as they were, its processes are gone"
-        fault = diagnose(answer.exit_code, answer.stdout, answer.stderr).fault
-        if fault in _GONE_MEANWHILE:
+            return None if never_ran else _WOKEN
+        if diagnose(answer.exit_code, answer.stdout, answer.stderr).fault in _GONE_MEANWHILE:
             await sleep(_LOOK_EVERY)
-            return None
-        # It will not wake, so it is rebuilt. Source: S0's startContainer.
-        log.warning("sandbox.unwakeable", container=container.name, stderr=answer.error_text)
-        await self._remove(container)
-        return f"it could not be started again and was rebuilt: {self._what_is_left()}"
+        elif never_ran:
+            await self._remove(container)
+        else:
+            what = f"{container.name} could not be started again"
+            raise start_error_from(what, self._client.line(argv), answer)
+        return None
 
     async def _replace(self, container: ContainerFacts, policy: Policy) -> str:
         changed = ", ".join(changed_parts(policy, container.labels)) or "its state"
@@ -315,18 +279,9 @@ class Starter:
         if answer.exit_code != 0:
             fault = diagnose(answer.exit_code, answer.stdout, answer.stderr).fault
             if fault not in _GONE_MEANWHILE:
-                raise self._failed(argv, answer, f"{container.name} could not be removed")
+                what = f"{container.name} could not be removed"
+                raise start_error_from(what, self._client.line(argv), answer)
             await sleep(_LOOK_EVERY)
-
-    def _failed(
-        self, argv: Argv, answer: Completed, what: str, code: str | None = None
-    ) -> ContainerStartError:
-        return ContainerStartError(
-            f"{what}: {answer.error_text or f'exit status {answer.exit_code}'}",
-            code=code,
-            argv=self._client.line(argv),
-            stderr=answer.error_text,
-        )
 
 
 _GONE_MEANWHILE: Final = frozenset(
@@ -338,19 +293,6 @@ _GONE_MEANWHILE: Final = frozenset(
         Fault.RACED,
     }
 )
-
-_CODES: Final = {
-    Fault.IMAGE_MISSING: "image-missing",
-    Fault.NO_SHELL: "no-shell",
-    Fault.BAD_RUNTIME: "bad-runtime",
-    Fault.BAD_NETWORK: "bad-network",
-    Fault.BAD_MOUNT: "bad-mount",
-    Fault.DISK_FULL: "disk-full",
-}
-
-
-def _code(fault: Fault) -> str | None:
-    return _CODES.get(fault)
 
 
 def _only(inventory: Inventory, name: str) -> ContainerFacts | None:

@@ -10,19 +10,35 @@ from collections.abc import Callable
 from typing import Final
 
 import structlog
-from anyio import to_thread
-from attrs import define, field
+from anyio import Lock, to_thread
+from attrs import Factory, define
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._errors import ContainerStartError
 from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name, workspace_path
+from sandbox_exec._policy import tool_flags
+from sandbox_exec._start_error import start_error_from
 from sandbox_exec._tool_text import DISK_HINT
 
 __all__ = ["Storage", "data_root"]
 
 _MOUNTED: Final = "/sandbox-exec-root"
+_NOT_OURS: Final = 7
+
+# A directory that holds anything but workspaces is somebody's, and stays as open as it is.
+_CLOSE: Final = f"""cd {_MOUNTED} || exit 1
+for name in * .[!.]*; do
+    case $name in
+    '*' | '.[!.]*' | lost+found | .removed-*) continue ;;
+    *[!a-z0-9-]*) exit {_NOT_OURS} ;;
+    *{"[0-9a-f]" * 24}) ;;
+    *) exit {_NOT_OURS} ;;
+    esac
+done
+chmod 0700 ."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -59,7 +75,8 @@ class Storage:
     _client: EngineClient
     _free_bytes: Callable[[str], int | None] = _free_bytes
     _data_root: str | None = None
-    _prepared: bool = field(default=False)
+    _prepared: bool = False
+    _preparing: Lock = Factory(Lock)
 
     async def check(self) -> None:
         """Refuse a start that would fill the disk (hazard R8).
@@ -95,10 +112,13 @@ class Storage:
         :raises ContainerStartError: when it cannot be made or closed.
         """
         root = self._config.workspace_root
-        if root is None or self._prepared:
+        if root is None:
             return
-        await self._run_tool(f"chmod 0700 {_MOUNTED}", "closed to other users of its host")
-        self._prepared = True
+        async with self._preparing:
+            if self._prepared:
+                return
+            await self._run_tool(root, _CLOSE, "closed to other users of its host")
+            self._prepared = True
         if not await to_thread.run_sync(os.path.isdir, root):
             log.info("sandbox.workspace_root_elsewhere", workspace_root=root)
 
@@ -115,28 +135,26 @@ class Storage:
         path = workspace_path(_MOUNTED, key)
         trash = f"{_MOUNTED}/.removed-{secrets.token_hex(8)}"
         script = f"[ ! -e {path} ] || {{ mv {path} {trash} && rm -rf {trash}; }}"
-        await self._run_tool(script, f"cleared of {key}")
+        await self._run_tool(root, script, f"cleared of {key}")
 
-    async def _run_tool(self, script: str, what: str) -> None:
+    async def _run_tool(self, root: str, script: str, what: str) -> None:
         """Run a line of shell over the workspace root, in a container, since the disk is there."""
-        root = self._config.workspace_root
         argv = command_line.run_tool(
             one_off_name(self._config.deployment),
             labels={LABEL_DEPLOYMENT: self._config.deployment, LABEL_KIND: "reaper"},
-            flags=(
-                *("--network", "none", "--user", "0:0", "--log-driver", "none"),
-                *("--security-opt", "no-new-privileges", "--volume", f"{root}:{_MOUNTED}"),
-            ),
+            flags=tool_flags(root, _MOUNTED),
             image=self._config.image,
             command=("sh", "-c", script),
         )
         answer = await self._client.control(argv, timeout=self._config.start_timeout)
-        if answer.exit_code != 0:
+        if answer.exit_code == _NOT_OURS:
             raise ContainerStartError(
-                f"the workspace root {root} could not be {what}: "
-                f"{answer.error_text or f'exit status {answer.exit_code}'}",
+                f"the workspace root {root} holds other things than workspaces, so it is not "
+                "closed to other users: name a directory of its own",
                 code="bad-mount",
                 path=root,
-                argv=self._client.line(argv),
-                stderr=answer.error_text,
             )
+        if answer.exit_code != 0:
+            what = f"the workspace root {root} could not be {what}"
+            error = start_error_from(what, self._client.line(argv), answer)
+            raise error.fresh(code="bad-mount", path=root)

@@ -16,7 +16,7 @@ __all__ = [
     "DAEMON_DOWN_HINT",
     "DISK_HINT",
     "DISPOSED_HINT",
-    "RESTARTED_HINT",
+    "START_HINT",
     "describe_sandbox",
     "format_exec_result",
 ]
@@ -35,12 +35,11 @@ BROKEN_HINT: Final = (
 )
 """For a container that is there and cannot serve calls (hazard S14)."""
 
-RESTARTED_HINT: Final = (
-    "The sandbox had used up its processes or its memory and was restarted. Files are still there; "
-    "everything that was running is gone. Use fewer processes or less memory at once before you "
-    "try again."
+START_HINT: Final = (
+    "The sandbox could not be started, and the command did not run. Calling it again in this turn "
+    "will not help. Tell the user, and answer without the sandbox if you can."
 )
-"""For a sandbox that had to be restarted to be usable again (hazard S15)."""
+"""For a container that the engine would not make or start."""
 
 DISPOSED_HINT: Final = (
     "The sandbox of this conversation was removed while the command was waiting or running. What "

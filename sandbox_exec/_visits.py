@@ -40,7 +40,7 @@ class Visit:
         if self.call is not None:
             report = self.call.report
             facts = {
-                "started": True if report.sent else None,
+                "started": self.call.started,
                 "partial_stdout": report.stdout.text()[0],
                 "partial_stderr": report.stderr.text()[0],
             }

@@ -311,9 +311,7 @@ def parse_ps(stdout: bytes) -> tuple[ListedContainer, ...]:
     """
     if stdout.lstrip().startswith(b"["):
         # podman 4.3 takes this very format for its own "json".
-        items = _load(stdout)
+        items = cast("list[object]", _load(stdout))
     else:
         items = [_load(line) for line in stdout.splitlines() if line.strip()]
-    if not isinstance(items, list):
-        raise _unexpected("form", items)
     return tuple(_listed(item) for item in items)

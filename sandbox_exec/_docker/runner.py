@@ -6,6 +6,8 @@ terminal does not reach it: an interrupted engine program exits 0 as if all were
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from subprocess import DEVNULL
@@ -156,8 +158,11 @@ class _Child:
         return await self._process.wait()
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        # Not the process's own kill(): asyncio's looks first whether the child has ended, which
+        # reaps it before asyncio's watcher does, and its exit status is lost.
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
     async def finish(self) -> None:
         """End it, whatever it does."""

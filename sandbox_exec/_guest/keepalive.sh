@@ -6,9 +6,11 @@ exec >/dev/null 2>&1
 umask 0
 mkdir -p "$1/inputs" "$1/outputs"
 chmod 0777 "$1" "$1/inputs" "$1/outputs"
-umask 022
+# At every start but the first, the engine gives the mount the mode of the directory below it.
+chmod 1777 "$2"
 read -r now rest </proc/uptime
 echo "$now" >"$2/last"
+umask 022
 while :; do
     sleep 1000 &
     # A retiring guest writes "retired" and ends the sleep: so the check and the stop are one step,

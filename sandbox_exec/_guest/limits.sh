@@ -96,3 +96,16 @@ sbx_watch_limit() {
     sbx_sweep "$sbx_tag" && exit 9
     exit 8
 }
+
+# Ends the command with the tag $1, and its guest, which may wait for ever for a client that is gone:
+# an engine that was killed leaves its standard input open (live-restore).
+sbx_reap() {
+    echo >"$sbx_state/gone-$1"
+    sbx_sweep "$1"
+    sbx_code=$?
+    sbx_v='' sbx_l='' sbx_p=''
+    read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
+    case $sbx_l$sbx_v$sbx_p in busy*[!0-9]*) ;; busy?*) kill -9 "$sbx_v" ${sbx_p:+"$sbx_p"} ;; esac
+    rm -f "$sbx_state/run-$1" "$sbx_state/gone-$1"
+    sbx_say "reaped $sbx_code"
+}

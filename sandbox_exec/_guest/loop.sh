@@ -8,11 +8,7 @@ while read -r sbx_verb sbx_limit sbx_cwd sbx_env sbx_lines sbx_bytes sbx_stdin; 
     case $sbx_verb in
     run) sbx_run "$sbx_cwd" "$sbx_env" "$sbx_lines" "$sbx_bytes" "$sbx_stdin" ;;
     retire) sbx_retire "$sbx_limit" ;;
-    reap)
-        echo >"$sbx_state/gone-$sbx_limit"
-        sbx_sweep "$sbx_limit"
-        sbx_say "reaped $?"
-        ;;
+    reap) sbx_reap "$sbx_limit" ;;
     esac
 done
 sbx_clear

@@ -17,7 +17,7 @@ sbx_retire() {
     sbx_n=0
     for sbx_f in "$sbx_state"/run-*; do
         sbx_v='' sbx_l=''
-        read -r sbx_v sbx_l <"$sbx_f"
+        read -r sbx_v sbx_l sbx_k <"$sbx_f"
         case $sbx_v in '' | *[!0-9]*) continue ;; esac
         [ "$sbx_l" = busy ] && [ -d "/proc/$sbx_v" ] && sbx_n=$(($1 + 1))
     done
@@ -25,7 +25,7 @@ sbx_retire() {
     sbx_q=''
     read -r sbx_q sbx_l <"$sbx_state/last"
     sbx_q=${sbx_q%.*}
-    case $sbx_q in '' | *[!0-9]*) sbx_q=$sbx_s0 ;; esac
+    case $sbx_q in '' | *[!0-9]* | ???????????*) sbx_q=$sbx_s0 ;; esac
     [ "$sbx_n" -gt 0 ] || sbx_n=$(($1 - sbx_s0 + sbx_q))
     if [ "$sbx_n" -gt 0 ]; then
         rm -f "$sbx_state/retiring"
@@ -34,7 +34,7 @@ sbx_retire() {
         sbx_say "retired"
         sbx_v=''
         read -r sbx_v sbx_l <"$sbx_state/sleep"
-        case $sbx_v in '' | 0 | 1 | *[!0-9]*) return ;; esac
+        case $sbx_v in '' | 0 | 1 | *[!0-9]* | ????????*) return ;; esac
         kill -9 "$sbx_v"
     else
         sbx_say "kept $1"

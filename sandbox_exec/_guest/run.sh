@@ -19,7 +19,7 @@ sbx_linger() {
     sbx_n=0
     for sbx_f in "$sbx_state"/run-*; do
         sbx_v=
-        read -r sbx_v sbx_l <"$sbx_f"
+        read -r sbx_v sbx_l sbx_k <"$sbx_f"
         [ "$sbx_l" = linger ] && [ -d "/proc/$sbx_v" ] && sbx_n=$((sbx_n + 1))
     done
     [ "$sbx_n" -lt 16 ] || exit 0
@@ -50,7 +50,7 @@ sbx_directory() {
 sbx_retiring_since() {
     sbx_q=0
     read -r sbx_q sbx_l <"$sbx_state/retiring"
-    case $sbx_q in '' | *[!0-9]*) sbx_q=0 ;; esac
+    case $sbx_q in '' | *[!0-9]* | ???????????*) sbx_q=0 ;; esac
 }
 
 sbx_run() {
@@ -106,6 +106,7 @@ sbx_run() {
     sbx_watcher=$!
     (sbx_watch_client) <&3 &
     sbx_monitor=$!
+    echo "$$ busy $sbx_monitor" >"$sbx_mark"
     set -- /proc/[0-9]*
     sbx_before=" $* "
     # A command's "kill -TERM -1" must not take its own guest along. Set only now: a watcher that

@@ -79,6 +79,10 @@ class FakeCall:
         """Leave a process running that outlives the command."""
         self._execution.survives = True
 
+    def unkillable(self) -> None:
+        """Let something of the command outlive its kill."""
+        self._execution.unkillable = True
+
     def oom_killed(self) -> None:
         """Let the kernel have killed something for want of memory."""
         self._execution.oom = True

@@ -14,7 +14,7 @@ from sandbox_exec._docker.interface import Argv
 
 __all__ = ["Command", "Create", "Exec", "UnknownArgv", "parse"]
 
-_SWITCHES: Final = frozenset({"--init", "--read-only", "--oom-kill-disable"})
+_SWITCHES: Final = frozenset({"--init", "--no-healthcheck", "--read-only", "--oom-kill-disable"})
 _VALUED: Final = frozenset(
     {
         *("--runtime", "--network", "--add-host", "--dns", "--hostname", "--ipc", "--pid"),

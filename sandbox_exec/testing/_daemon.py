@@ -48,6 +48,7 @@ class FakeDaemon(Scripting):
     :param clock: its time; one that only moves when told to, unless given.
     :param program: the name its program goes by.
     :param host: the address it says it is not at when it is down.
+    :param data_root: where it says it keeps its data; on no disk of this host, unless given.
     :ivar calls: each command line seen, in order.
     :ivar executed: container name and text of each command that really ran, in order.
     :ivar killed: the commands that were ended, and why.
@@ -63,6 +64,7 @@ class FakeDaemon(Scripting):
         clock: FakeClock | None = None,
         program: str = "docker",
         host: str = "unix:///var/run/docker.sock",
+        data_root: str | None = None,
     ) -> None:
         super().__init__(host)
         self.clock: FakeClock = FakeClock() if clock is None else clock
@@ -70,6 +72,8 @@ class FakeDaemon(Scripting):
         self.calls: list[Argv] = []
         self._program = program
         self._store = Store(self.clock, registry=set(registry))
+        if data_root is not None:
+            self._store.data_root = data_root
         self._book = Book(self.clock, self.commands, default)
         self._conversations: list[Conversation] = []
         for name in images:
@@ -105,6 +109,10 @@ class FakeDaemon(Scripting):
     ) -> FakeImage:
         """Add an image, or give its name to a new one."""
         return self._store.add_image(name, user=user, entrypoint=tuple(entrypoint), labels=labels)
+
+    def untag(self, name: str) -> None:
+        """Take an image's name away; the image stays for the containers made from it."""
+        self._store.untag(name)
 
     def down(self, words: str | None = None, exit_code: int | None = None) -> None:
         """As in :class:`Scripting`; what runs in conversations is lost with them."""

@@ -47,6 +47,7 @@ class Execution:
     over: bool = False
     survives: bool = False
     oom: bool = False
+    unkillable: bool = False
     scope: CancelScope = field(factory=CancelScope)
 
     def kill(self, why: Why) -> None:
@@ -85,4 +86,4 @@ class Execution:
 
     def _flags(self) -> str:
         flags = "-" if self.why is None else "-t" if self.why == "limit" else "-k"
-        return flags + "o" * self.oom + "s" * self.survives
+        return flags + "u" * self.unkillable + "o" * self.oom + "s" * self.survives

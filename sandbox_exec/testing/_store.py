@@ -37,6 +37,8 @@ class Store:
     tags: dict[str, str] = field(factory=dict)
     registry: set[str] = field(factory=set)
     disks: dict[str, dict[str, bytes]] = field(factory=dict)
+    # Not on any disk that a process here could look at.
+    data_root: str = "/dev/null/docker"
     made: int = 0
 
     def add_image(
@@ -59,6 +61,10 @@ class Store:
         self.images[image.id] = image
         self.tags[image.name] = image.id
         return image
+
+    def untag(self, name: str) -> None:
+        """Take an image's name away; the image stays for the containers made from it."""
+        del self.tags[with_tag(name)]
 
     def image(self, name: str) -> FakeImage | None:
         """Return an image by name or identity."""

@@ -19,6 +19,7 @@ from sandbox_exec.testing._store import DAEMON, Refused, Store, with_tag
 __all__ = ["failure", "perform"]
 
 _RUN_HELP: Final = "\n\nRun 'docker run --help' for more information"
+_DELETED: Final = re.compile(r"\bmv (\S+) (?:\S+) && rm -rf\b")
 _DEPRECATED: Final = "Flag --time has been deprecated, use --timeout instead\n"
 
 
@@ -88,8 +89,7 @@ def _info(store: Store, _command: Command) -> Completed:
         "CgroupVersion": "1",
         "OSType": "linux",
         "Architecture": "x86_64",
-        # Not on any disk that a process here could look at.
-        "DockerRootDir": "/dev/null/docker",
+        "DockerRootDir": store.data_root,
         "ServerVersion": "20.10.24",
         "DefaultRuntime": "runc",
         "SecurityOptions": ["name=seccomp,profile=default"],
@@ -108,7 +108,7 @@ def _pull(store: Store, command: Command) -> Completed:
         )
     if store.image(name) is None:
         store.add_image(name)
-    return Completed(0, f"docker.io/{with_tag(name)}\n".encode())
+    return Completed(0, f"{with_tag(name)}\n".encode())
 
 
 def _run(store: Store, command: Command) -> Completed:
@@ -117,8 +117,17 @@ def _run(store: Store, command: Command) -> Completed:
     container.start()
     if create.kind == "tool":
         store.discard(container)
+        _use_tool(store, container)
         return Completed(0)
     return Completed(0, f"{container.id}\n".encode())
+
+
+def _use_tool(store: Store, container: FakeContainer) -> None:
+    """Delete what a tool container's script deletes from a mounted directory of the host."""
+    for path in _DELETED.findall(container.command[-1]):
+        for target, source in container.mounts.items():
+            if path.startswith(f"{target}/"):
+                store.disks.pop(source + path.removeprefix(target), None)
 
 
 def _start(store: Store, command: Command) -> Completed:

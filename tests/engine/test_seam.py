@@ -332,7 +332,9 @@ async def test_what_a_command_leaves(target: Target) -> None:
 
 
 async def test_a_reaped_conversation(target: Target) -> None:
-    """Another guest ends the tree of a lost conversation by its tag."""
+    """Another guest ends the tree of a lost conversation by its tag, and then its guest, which may
+    or may not get its last frame out.
+    """
     await target.create()
     async with target.runner.open(target.exec(), env=VARIABLES) as process:
         lost = Talk(process)
@@ -347,7 +349,7 @@ async def test_a_reaped_conversation(target: Target) -> None:
             await second.close_stdin()
             assert (await reaper.rest()).frames == ("ready 1", "reaped 0")
         await process.close_stdin()
-        assert (await lost.rest()).frames == ("ready 1", "end 137 -k")
+        assert (await lost.rest()).frames in {("ready 1",), ("ready 1", "end 137 -k")}
 
 
 @pytest.mark.parametrize("how", ["stop", "rm"])

@@ -147,6 +147,13 @@ def test_only_inspect_says_that_a_name_is_absent(path: Path) -> None:
     assert absent(case["stderr"].encode()) == names.get(path.stem, set())
 
 
+def test_any_number_of_names_can_be_absent() -> None:
+    """One inspect asks for every container there is."""
+    names = {f"sbx.default.{number}" for number in range(1000)}
+    lines = "".join(f"Error: No such object: {name}\n" for name in names)
+    assert absent(lines.encode()) == names
+
+
 @given(st.integers(-255, 255), st.binary(), st.binary())
 def test_any_words_are_diagnosed(exit_code: int, stdout: bytes, stderr: bytes) -> None:
     """Words that nobody knows are no error of their own."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from attrs import frozen
@@ -22,7 +23,8 @@ from sandbox_exec._docker.diagnose.words import WORDS
 
 __all__ = ["Diagnosis", "Fault", "absent", "diagnose"]
 
-_MAX_LINES: Final = 200
+# What a hostile sandbox may have written takes no more than a moment to read.
+_MAX_LINES: Final = 50
 _MAX_LINE: Final = 4096
 _STDOUT_STATUSES: Final = (126, 127)
 
@@ -51,7 +53,7 @@ _ABSENT: Final = re.compile(
 
 
 def _lines(text: bytes) -> Iterator[str]:
-    for line in text.splitlines()[:_MAX_LINES]:
+    for line in text.splitlines():
         if len(line) <= _MAX_LINE and (stripped := line.decode("utf-8", "replace").strip()):
             yield stripped
 
@@ -64,9 +66,9 @@ def diagnose(exit_code: int, stdout: bytes, stderr: bytes) -> Diagnosis:
     Source: S0's ``isDaemonDown``, ``isMissingContainer`` and ``isStoppedContainer``, which took a
     command's own words for the engine's; hazards F1, F2, F11, F13, S12 and S15.
     """
-    lines = list(_lines(stderr))
+    lines = list(islice(_lines(stderr), _MAX_LINES))
     if exit_code in _STDOUT_STATUSES:
-        lines += _lines(stdout)
+        lines += islice(_lines(stdout), _MAX_LINES)
     for fault, patterns in _PATTERNS:
         for line in lines:
             if any(pattern.fullmatch(line) for pattern in patterns):

@@ -1,7 +1,8 @@
 """The lines in which docker and podman report faults, both engines in one table.
 
 Each pattern names the command line and engine it was captured from: "20.10" and "28" are docker's
-command lines 20.10.24 and 28.2.2, both with engine 20.10.24; "podman" is 4.3.1 with runc 1.1.5.
+command lines 20.10.24 and 28.2.2, both with engine 20.10.24, "26" is 26.1.5 with its own engine,
+which also says what 20.10 says unless there is a line for it; "podman" is 4.3.1 with runc 1.1.5.
 Those marked "reported" come from public reports of other versions.
 """
 
@@ -25,7 +26,7 @@ _PODMAN: Final = r"Error: (?:unable to start container \"\w+\": )?"
 _STATE: Final = r"container state improper"
 # What an OCI runtime answered, through docker or podman.
 _RUNTIME: Final = (
-    r"(?:failed to create (?:shim|shim task|task for container): )?"
+    r"(?:failed to create (?:shim|shim task|task for container): )*"
     r"(?:OCI runtime (?:exec|create) failed: |OCI runtime error: )?"
     r"(?:runc: |crun: )?(?:(?:exec|runc create) failed: )?(?:unable to start container process: )?"
 )
@@ -33,7 +34,7 @@ _RUNTIME: Final = (
 # docker 20.10 CLI ends the errors of "run" with a full stop. "unknown" is the daemon's error class,
 # and the question about mounts follows whatever is "not a directory".
 _END: Final = (
-    r"(?:: unknown)?(?:: Are you trying to mount a directory onto a file .*)?"
+    r"(?:: unknown)?(?:: permission denied)?(?:: Are you trying to mount a directory onto .*)?"
     r"(?:: OCI (?:permission denied|runtime attempted to invoke a command that was not found))?\.?"
 )
 
@@ -67,14 +68,12 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # 20.10, 28: what answers speaks HTTP and is no engine.
             _CLIENT + r"Error reading JSON: .*",
             _CLIENT + r"request returned .* for API route and version [^ ]+, check if .*",
-            # 28: unknown context, certificates or scheme.
-            r"Failed to initialize: unable to resolve docker endpoint: .*",
-            # 20.10: the same.
-            r"unable to resolve docker endpoint: .*",
+            # 20.10, 28: unknown context, certificates or scheme.
+            r"(?:Failed to initialize: )?unable to resolve docker endpoint: .*",
             r"unable to parse docker host `.*",
             r'Current context "[^"]*" is not found on the file system.*',
             # 20.10, 28: the two cannot talk to each other.
-            _CLIENT + r"Error response from daemon: client version [^ ]+ is too (?:new|old)\. .*",
+            _DAEMON + r'(?:\{"message":")?client version [^ ]+ is too (?:new|old)\. .*',
             # engine 20.10: its containerd is gone.
             _DAEMON + r"connection closed: unavailable\.?",
             _DAEMON + r'connection error: desc = "transport: .*": unavailable\.?',
@@ -110,6 +109,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             _DAEMON + r"cannot start a paused container, try unpause instead",
             _DAEMON + r"[Cc]ontainer [^ ]+ is already paused",
             _DAEMON + r"You cannot remove a paused container [^ ]+\. Unpause and .*",
+            # 26: rm.
+            _DAEMON + r"container is paused and must be unpaused first",
             # podman: pause, rm.
             _PODMAN + r'"\w+" is already paused: ' + _STATE,
             r"Error: cannot remove container \w+ as it is paused - .*",
@@ -150,9 +151,11 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             _OCI + r"cannot exec in a stopped container" + _END,
             _OCI + r"unable to create new parent process: namespace path: lstat /proc/\d+/ns/\w+: "
             r"no such file or directory" + _END,
-            _OCI + r"error executing setns process: exit status \d+" + _END,
-            _OCI + r"read init-p: connection reset by peer" + _END,
-            _OCI + r"error writing config to pipe: write init-p: broken pipe" + _END,
+            _OCI + r"error executing setns process: (?:exit status \d+|signal: [^:]+)" + _END,
+            _OCI + r"(?:[^:]+: )?(?:read|write) init-p: [^:(]+" + _END,
+            # engine 26, on standard output.
+            r"container \w+ init process is not running: failed precondition",
+            _OCI + r"(?:container not running|unable to signal init: .*)" + _END,
             # podman.
             _PODMAN + r"can only start exec sessions when their container is running: " + _STATE,
             _PODMAN + r"retrieving exec session \w+ exit code: .*: unable to find event",
@@ -164,8 +167,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.MEMORY_EXHAUSTED,
         (
             # engine 20.10 with runc 1.1.5, podman.
-            _OCI + r"(?:read|error writing config to pipe: write) init-p: [^:]+ "
-            r"\(possibly OOM-killed\)" + _END,
+            _OCI + r"(?:[^:]+: )?(?:read|write) init-p: [^:]+ \(possibly OOM-killed\)" + _END,
         ),
     ),
     (
@@ -230,7 +232,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # exec, run and start on 20.10, 28, podman.
             _OCI + r'exec: "[^"]*": executable file not found in \$PATH' + _END,
             _OCI + r'exec: "[^"]*": (?:stat [^:]+: )?'
-            r"(?:no such file or directory|not a directory|permission denied)" + _END,
+            r"(?:no such file or directory|(?:is|not) a directory|permission denied)" + _END,
             # runc 1.1.5, on the exec's own standard error.
             r"exec /[^ ]+: exec format error",
         ),
@@ -257,10 +259,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         (
             # 20.10, 28: unknown; known, but not on the disk.
             _DAEMON + r"Unknown runtime specified [^ ]+",
-            # engine 23 and later (reported).
-            _DAEMON + r"unknown or invalid runtime name: [^ ]+",
-            _DAEMON + r"(?:failed to create (?:shim|shim task): )?OCI runtime create failed: "
-            r"unable to retrieve OCI runtime error .*",
+            _DAEMON + r"unknown or invalid runtime name: [^ ]+",  # 26
+            _OCI + r"unable to retrieve OCI runtime error .*",
             # podman.
             _PODMAN + r'default OCI runtime "[^"]+" not found: invalid argument',
         ),
@@ -302,7 +302,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             _DAEMON + r"invalid CapAdd: .*",
             _DAEMON + r"--storage-opt is supported only for .*",
             _DAEMON + r"Invalid container name \(.*\), only .* are allowed\.?",
-            _DAEMON + r"Invalid signal: .*",
+            _DAEMON + r"[Ii]nvalid signal: .*",
             _DAEMON + r"error looking up logging plugin .*",
             # 20.10, 28, podman.
             _ENGINE + r"invalid --security-opt .*",
