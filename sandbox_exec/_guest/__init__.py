@@ -52,7 +52,7 @@ def _load(name: str) -> str:
 @cache
 def guest_script() -> str:
     """Return the whole text of the guest."""
-    return "\n".join(_load(name) for name in ("base", "limits", "run", "retire", "loop"))
+    return "\n".join(_load(name) for name in ("base", "limits", "run", "files", "harvest", "retire", "loop"))
 
 
 def keepalive_command() -> tuple[str, ...]:

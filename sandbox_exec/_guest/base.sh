@@ -9,6 +9,10 @@
 #   retire IDLE                     stop the container unless it was used in the last IDLE seconds:
 #                                   "retired", or "kept SECONDS" that it may yet be used for
 #   reap TAG                        end the tree of another guest's command: "reaped STATUS"
+#   put LINES                       path, nonce, then chunks: "BYTES", so many bytes; last "end"
+#   read LIMIT MAX LINES            path, nonce: "kind KIND BYTES", then the bytes of a file
+#   harvest BYTES LINES             outbox, nonce: lists, is told what to claim, packs it, and
+#                                   deletes it once it is told that it was received
 #   kill                            while a command runs: end its whole tree
 #   done                            the client has seen the end frames
 # Its end, while a command runs, means that the client is gone: then the tree is killed.
@@ -20,7 +24,8 @@
 unset SANDBOX_EXEC_GUEST sbx_state sbx_home sbx_nonce sbx_tag sbx_sh sbx_mark sbx_limit sbx_cwd sbx_env sbx_cmd sbx_in \
     sbx_n sbx_i sbx_v sbx_l sbx_f sbx_k sbx_p sbx_t sbx_d sbx_code sbx_flags sbx_before \
     sbx_watcher sbx_monitor sbx_s0 sbx_c0 sbx_s1 sbx_c1 sbx_oom sbx_oom0 sbx_known sbx_found \
-    sbx_q sbx_r sbx_nl sbx_verb sbx_bytes sbx_lines sbx_stdin sbx_e
+    sbx_q sbx_r sbx_nl sbx_verb sbx_bytes sbx_lines sbx_stdin sbx_e \
+    sbx_job sbx_file sbx_dir sbx_max sbx_claim
 sbx_state=$1 sbx_home=$2
 sbx_nl='
 '
@@ -60,13 +65,11 @@ sbx_take() {
     sbx_v=${sbx_v%?}
 }
 
-# Moves exactly $1 bytes of standard input into file $2.
-sbx_spool() {
+# Moves exactly $1 bytes of standard input to standard output.
+sbx_move() {
     sbx_q=$(($1 / 65536)) sbx_r=$(($1 % 65536))
-    {
-        { [ "$sbx_q" = 0 ] || dd bs=65536 count="$sbx_q" iflag=fullblock; } &&
-            { [ "$sbx_r" = 0 ] || dd bs="$sbx_r" count=1 iflag=fullblock; }
-    } >"$2"
+    { [ "$sbx_q" = 0 ] || dd bs=65536 count="$sbx_q" iflag=fullblock; } &&
+        { [ "$sbx_r" = 0 ] || dd bs="$sbx_r" count=1 iflag=fullblock; }
 }
 
 # Sets sbx_s1 and sbx_c1: seconds, and 1 before the two digits of hundredths, as neither may begin

@@ -7,6 +7,9 @@ sbx_watcher=
 while read -r sbx_verb sbx_limit sbx_cwd sbx_env sbx_lines sbx_bytes sbx_stdin; do
     case $sbx_verb in
     run) sbx_run "$sbx_cwd" "$sbx_env" "$sbx_lines" "$sbx_bytes" "$sbx_stdin" ;;
+    put) sbx_put "$sbx_limit" ;;
+    read) sbx_read "$sbx_cwd" "$sbx_env" ;;
+    harvest) sbx_harvest "$sbx_limit" "$sbx_cwd" ;;
     retire) sbx_retire "$sbx_limit" ;;
     reap) sbx_reap "$sbx_limit" ;;
     esac

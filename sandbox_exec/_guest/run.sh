@@ -64,7 +64,7 @@ sbx_run() {
         sbx_take "$sbx_lines"
         sbx_cmd=$sbx_v
     elif command -v dd; then
-        sbx_spool "$sbx_bytes" "$sbx_state/cmd-$sbx_tag" || sbx_refuse "space"
+        sbx_move "$sbx_bytes" >"$sbx_state/cmd-$sbx_tag" || sbx_refuse "space"
     else
         sbx_i=0
         while [ "$sbx_i" -lt "$(($2 + sbx_lines))" ]; do
@@ -77,13 +77,37 @@ sbx_run() {
     if [ "$sbx_stdin" != - ]; then
         command -v dd || sbx_refuse "dd"
         sbx_in=$sbx_state/in-$sbx_tag
-        sbx_spool "$sbx_stdin" "$sbx_in" || sbx_refuse "space"
+        sbx_move "$sbx_stdin" >"$sbx_in" || sbx_refuse "space"
     fi
     # Only a request that arrived whole has its last line.
     sbx_take 1
     [ "$sbx_v" = "$sbx_nonce" ] || exit 0
-    trap 'sbx_cannot_fork' EXIT
+    sbx_admit
+    [ -d "$sbx_cwd" ] || mkdir -p "$sbx_cwd"
+    cd "$sbx_cwd" || sbx_refuse "cwd"
+    sbx_serve sbx_exec
+    [ "$sbx_bytes" -le 4096 ] && [ "$sbx_stdin" = - ] ||
+        rm -f "$sbx_state/cmd-$sbx_tag" "$sbx_state/in-$sbx_tag"
+    [ "$sbx_found" ] || return
+    sbx_say "lingering"
+    sbx_linger
+}
 
+# Becomes the user's command.
+# shellcheck disable=SC2329  # a job of sbx_serve
+sbx_exec() {
+    if [ "$sbx_bytes" -gt 4096 ]; then
+        sbx_cmd=". $sbx_state/cmd-$sbx_tag"
+    fi
+    # The caller's variables may have any name, so none of ours is read after them.
+    set -- "$sbx_sh" "$sbx_cmd"
+    eval "$sbx_env"
+    exec "$1" -c -- "$2"
+}
+
+# Takes a request that arrived whole: from here on the container is in use, or it is refused.
+sbx_admit() {
+    trap 'sbx_cannot_fork' EXIT
     echo "$$ busy" >"$sbx_mark" || sbx_refuse "state"
     if [ -e "$sbx_state/retiring" ]; then
         # One that died at it is taken over, once nobody can still be at it.
@@ -97,8 +121,19 @@ sbx_run() {
     sbx_directory "$sbx_home" || sbx_refuse "workspace"
     sbx_directory "$sbx_home/inputs"
     sbx_directory "$sbx_home/outputs"
-    [ -d "$sbx_cwd" ] || mkdir -p "$sbx_cwd"
-    cd "$sbx_cwd" || sbx_refuse "cwd"
+}
+
+# Says on both streams how it ended.
+sbx_end() {
+    sbx_now
+    echo "$sbx_v" >"$sbx_state/last"
+    printf '\036%s end %s %s\n' "$sbx_nonce" "$1" "$2" >&5
+    sbx_say "end $1 $2"
+}
+
+# Runs job $1 as a tagged child, within the limit and for as long as the client is there.
+sbx_serve() {
+    sbx_job=$1
     sbx_ooms
     sbx_oom0=$sbx_oom
 
@@ -116,13 +151,7 @@ sbx_run() {
         # shellcheck disable=SC3045  # every shell in use has it, and one that has not refuses
         ulimit -m "$sbx_tag" || { echo >"$sbx_state/untagged-$sbx_tag" && exit 126; }
         [ -e "$sbx_state/gone-$sbx_tag" ] && exit 137
-        if [ "$sbx_bytes" -gt 4096 ]; then
-            sbx_cmd=". $sbx_state/cmd-$sbx_tag"
-        fi
-        # The caller's variables may have any name, so none of ours is read after them.
-        set -- "$sbx_sh" "$sbx_cmd"
-        eval "$sbx_env"
-        exec "$1" -c -- "$2"
+        "$sbx_job"
     ) <"$sbx_in" >&4 2>&5 3<&- 4>&- 5>&-
     sbx_code=$?
     trap - EXIT TERM HUP INT
@@ -148,16 +177,7 @@ sbx_run() {
         [ "$sbx_t" = "$((sbx_tag * 1024))" ] && sbx_found=1 && break
     done
     [ "$sbx_found" ] && sbx_flags=${sbx_flags}s
-    sbx_now
-    echo "$sbx_v" >"$sbx_state/last"
-    printf '\036%s end %s %s\n' "$sbx_nonce" "$sbx_code" "$sbx_flags" >&5
-    sbx_say "end $sbx_code $sbx_flags"
-
+    sbx_end "$sbx_code" "$sbx_flags"
     wait "$sbx_monitor"
     case $sbx_flags in *k*) rm -f "$sbx_state/gone-$sbx_tag" ;; esac
-    [ "$sbx_bytes" -le 4096 ] && [ "$sbx_stdin" = - ] ||
-        rm -f "$sbx_state/cmd-$sbx_tag" "$sbx_state/in-$sbx_tag"
-    [ "$sbx_found" ] || return
-    sbx_say "lingering"
-    sbx_linger
 }

@@ -1,0 +1,87 @@
+# The verbs "put" and "read": one file in, whole or not at all, and one out, with a verdict.
+
+# Takes the path that a request is about, $1 lines of it, and admits the request.
+sbx_path() {
+    sbx_take "$1"
+    sbx_file=$sbx_v
+    sbx_take 1
+    [ "$sbx_v" = "$sbx_nonce" ] || exit 0
+    sbx_admit
+}
+
+# The new content gets a name of its own beside the old, which stays until all of it has arrived.
+sbx_put() {
+    sbx_path "$1"
+    command -v dd || sbx_refuse "dd"
+    [ -d "$sbx_file" ] && sbx_refuse "directory"
+    sbx_dir=${sbx_file%/*}/
+    [ -d "$sbx_dir" ] || mkdir -p "$sbx_dir" || sbx_refuse "parent"
+    sbx_in=$sbx_dir.put-$sbx_tag
+    { echo >"$sbx_in"; } || sbx_refuse "parent"
+    sbx_receive >"$sbx_in"
+    case $? in
+    0) ;;
+    1)
+        rm -f "$sbx_in"
+        sbx_refuse "space"
+        ;;
+    *)
+        # The client is gone.
+        rm -f "$sbx_in"
+        sbx_clear
+        trap - EXIT
+        exit 0
+        ;;
+    esac
+    if ! mv -f "$sbx_in" "$sbx_file"; then
+        rm -f "$sbx_in"
+        sbx_refuse "rename"
+    fi
+    trap - EXIT
+    sbx_end 0 -
+}
+
+sbx_receive() {
+    while read -r sbx_n; do
+        case $sbx_n in
+        end) return 0 ;;
+        '' | *[!0-9]*) return 2 ;;
+        esac
+        sbx_move "$sbx_n" || return 1
+    done
+    return 2
+}
+
+sbx_read() {
+    sbx_max=$1
+    sbx_path "$2"
+    sbx_in=/dev/null
+    sbx_serve sbx_read_file
+}
+
+# Says what there is, then its bytes if it is a file of at most $sbx_max of them. The size is the
+# file system's word, which for /proc is always 0, so one byte more than wanted is read.
+# shellcheck disable=SC2329  # a job of sbx_serve
+sbx_read_file() {
+    if [ -d "$sbx_file" ]; then
+        sbx_kind "directory"
+    elif [ ! -e "$sbx_file" ]; then
+        sbx_kind "missing"
+    elif [ ! -f "$sbx_file" ]; then
+        sbx_kind "special"
+    elif [ ! -r "$sbx_file" ]; then
+        sbx_kind "denied"
+    else
+        # The fifth word is the size everywhere, unlike what stat or find print.
+        set -f
+        # shellcheck disable=SC2046,SC2012  # split into words, and only that one is looked at
+        set -- $(ls -lndL "$sbx_file" 2>/dev/null)
+        case $5 in '' | *[!0-9]*) set -- 0 0 0 0 "$(wc -c <"$sbx_file")" ;; esac
+        sbx_kind "file" "$5"
+        [ "$5" -gt "$sbx_max" ] && return
+        dd if="$sbx_file" bs=65536 count="$((sbx_max / 65536 + 1))" iflag=fullblock 2>/dev/null
+    fi
+}
+
+# shellcheck disable=SC2329  # as above
+sbx_kind() { printf '\036%s kind %s %s\n' "$sbx_nonce" "$1" "${2:-0}"; }
