@@ -27,6 +27,7 @@ __all__ = [
     "parse_end",
     "parse_ready",
     "reap_request",
+    "retire_request",
     "run_request",
 ]
 
@@ -106,6 +107,11 @@ def run_request(
 def reap_request(tag: int) -> bytes:
     """Return a request to kill whatever carries the tag of another, lost conversation."""
     return f"reap {tag}\n".encode()
+
+
+def retire_request(idle_after: float) -> bytes:
+    """Return a request to stop the container if nobody used it for so many seconds, rounded up."""
+    return f"retire {math.ceil(idle_after)}\n".encode()
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from anyio import move_on_after
 from attrs import frozen
@@ -13,8 +13,15 @@ from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.interface import Argv, ProgramMissing
 from sandbox_exec._errors import SandboxError
-from sandbox_exec._frames import FrameScanner, hello, new_conversation, reap_request
-from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, load
+from sandbox_exec._frames import (
+    Frame,
+    FrameScanner,
+    hello,
+    new_conversation,
+    reap_request,
+    retire_request,
+)
+from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, guest_script
 from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name
 from sandbox_exec._policy import one_off_flags
 
@@ -22,7 +29,7 @@ __all__ = ["Reach"]
 
 
 def _guest_env() -> Mapping[str, str]:
-    return {GUEST_VARIABLE: load("loop")}
+    return {GUEST_VARIABLE: guest_script()}
 
 
 @frozen
@@ -69,24 +76,38 @@ class Reach:
             )
         )
 
+    async def retire(self, name: str, idle_after: float) -> Frame | None:
+        """Stop a container from within unless it was used lately; return the guest's answer.
+
+        ``retired``, or ``kept`` and the seconds for which it may not be asked again; ``None`` when
+        there was no answer.
+        """
+        return await self._ask(
+            self._exec(name, None), retire_request(idle_after), ("retired", "kept")
+        )
+
     async def reap(self, name: str, tag: int) -> bool:
         """Kill what carries ``tag``, and its guest, through a second guest.
 
         :returns: whether nothing is left; ``False`` also when there was no answer in time.
         """
-        argv = self._exec(name, None)
+        answer = await self._ask(self._exec(name, None), reap_request(tag), ("reaped",))
+        return answer == Frame("reaped", ("0",))
+
+    async def _ask(self, argv: Argv, request: bytes, words: Container[str]) -> Frame | None:
+        """Put a question to a guest and return its answer, ``None`` if there is none in time."""
         conversation = new_conversation()
         scanner = FrameScanner.of(conversation)
         with move_on_after(self._config.control_timeout):
             try:
                 async with self._client.runner.open(argv, env=_guest_env()) as process:
-                    await process.send(hello(conversation) + reap_request(tag))
+                    await process.send(hello(conversation) + request)
                     while data := await process.receive_stdout():
                         _, frame = scanner.feed(data)
                         while frame is not None:
-                            if frame.word == "reaped":
-                                return frame.arguments == ("0",)
+                            if frame.word in words:
+                                return frame
                             _, frame = scanner.feed(b"")
             except (BrokenPipeError, ProgramMissing):
-                return False
-        return False
+                return None
+        return None

@@ -17,8 +17,8 @@ __all__ = [
     "PROTOCOL",
     "STATE_DIR",
     "WORKSPACE",
+    "guest_script",
     "keepalive_command",
-    "load",
 ]
 
 PROTOCOL: Final = 1
@@ -42,13 +42,19 @@ BOOTSTRAP: Final = (
 
 
 @cache
-def load(name: str) -> str:
+def _load(name: str) -> str:
     """Return the text of ``name``.sh without comments and indentation, which only readers need."""
     source = files(__name__).joinpath(f"{name}.sh").read_text(encoding="ascii")
     lines = (line.strip() for line in source.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
+@cache
+def guest_script() -> str:
+    """Return the whole text of the guest."""
+    return "\n".join(_load(name) for name in ("base", "limits", "run", "retire", "loop"))
+
+
 def keepalive_command() -> tuple[str, ...]:
     """Return the arguments to ``sh`` that make it PID 1 of a session's container."""
-    return ("-c", load("keepalive"), "sandbox-exec-init", WORKSPACE, STATE_DIR)
+    return ("-c", _load("keepalive"), "sandbox-exec-init", WORKSPACE, STATE_DIR)

@@ -13,8 +13,13 @@ echo "$now" >"$2/last"
 umask 022
 while :; do
     sleep 1000 &
+    # A retiring guest writes "retired" and ends the sleep: so the check and the stop are one step,
+    # in which nobody can be frozen (hazard S11).
+    echo $! >"$2/sleep"
     wait $!
-    case $? in
+    code=$?
+    [ -e "$2/retired" ] && exit 0
+    case $code in
     # Somebody removed sleep. Standard input is held open by the engine; should it not be, it is
     # better to stop than to spin, as a stopped sandbox is woken by the next call.
     126 | 127) read -r _ || exit 0 ;;

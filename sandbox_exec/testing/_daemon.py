@@ -18,7 +18,7 @@ from sandbox_exec._docker.interface import (
     NoAnswer,
     ProgramMissing,
 )
-from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, load
+from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, guest_script
 from sandbox_exec.testing._call import Handler
 from sandbox_exec.testing._clock import FakeClock
 from sandbox_exec.testing._commands import Command, Create, Exec, UnknownArgv, parse
@@ -237,7 +237,7 @@ class FakeDaemon(Scripting):
             raise UnknownArgv(f"this is no conversation: {argv}")
         if command.command != ("sh", *BOOTSTRAP) or GUEST_VARIABLE not in variables:
             raise UnknownArgv(f"this does not start a guest: {argv}")
-        if env.get(GUEST_VARIABLE) != load("loop"):
+        if env.get(GUEST_VARIABLE) != guest_script():
             raise UnknownArgv(f"the variable {GUEST_VARIABLE} does not hold the guest")
 
     async def _stall(self, command: Command) -> None:

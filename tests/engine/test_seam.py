@@ -12,7 +12,13 @@ from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.interface import Argv, CommandRunner, Completed
 from sandbox_exec._docker.inventory import EngineState, parse_inspect, parse_ps
 from sandbox_exec._frames import DONE, KILL, reap_request, run_request
-from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, STATE_DIR, keepalive_command, load
+from sandbox_exec._guest import (
+    BOOTSTRAP,
+    GUEST_VARIABLE,
+    STATE_DIR,
+    guest_script,
+    keepalive_command,
+)
 from sandbox_exec.testing import FakeCall, FakeDaemon
 from tests.engine.conftest import IMAGE
 from tests.engine.talk import Heard, Talk
@@ -20,7 +26,7 @@ from tests.engine.talk import Heard, Talk
 pytestmark = pytest.mark.anyio
 
 GUEST = ("sh", *BOOTSTRAP)
-VARIABLES = {GUEST_VARIABLE: load("loop")}
+VARIABLES = {GUEST_VARIABLE: guest_script()}
 FLAGS = ("--network", "none", "--tmpfs", f"{STATE_DIR}:rw,mode=1777", "--stop-signal", "KILL")
 
 
@@ -326,7 +332,9 @@ async def test_what_a_command_leaves(target: Target) -> None:
 
 
 async def test_a_reaped_conversation(target: Target) -> None:
-    """Another guest ends the tree of a lost conversation by its tag."""
+    """Another guest ends the tree of a lost conversation by its tag, and then its guest, which may
+    or may not get its last frame out.
+    """
     await target.create()
     async with target.runner.open(target.exec(), env=VARIABLES) as process:
         lost = Talk(process)
@@ -341,7 +349,7 @@ async def test_a_reaped_conversation(target: Target) -> None:
             await second.close_stdin()
             assert (await reaper.rest()).frames == ("ready 1", "reaped 0")
         await process.close_stdin()
-        assert (await lost.rest()).frames == ("ready 1", "end 137 -k")
+        assert (await lost.rest()).frames in {("ready 1",), ("ready 1", "end 137 -k")}
 
 
 @pytest.mark.parametrize("how", ["stop", "rm"])

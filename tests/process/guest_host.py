@@ -26,7 +26,7 @@ from sandbox_exec._frames import (
     parse_ready,
     run_request,
 )
-from sandbox_exec._guest import GUEST_VARIABLE, load
+from sandbox_exec._guest import GUEST_VARIABLE, guest_script
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
     "dash": ("dash",),
@@ -63,7 +63,7 @@ class Guest:
         self._kept = [b"", b""]
         environment = {
             "PATH": path or os.environ["PATH"],
-            GUEST_VARIABLE: load("loop"),
+            GUEST_VARIABLE: guest_script(),
             **(env or {}),
         }
         program, unshare = (shutil.which(tool) for tool in (SHELLS[shell][0], "unshare"))

@@ -291,7 +291,7 @@ def test_a_command_may_signal_everybody(start: Start) -> None:
 def test_a_retiring_sandbox_starts_nothing(start: Start, tmp_path: Path) -> None:
     """The mark is written first, then the retirement is looked for (S11)."""
     guest = start()
-    (guest.state / "retiring").touch()
+    (guest.state / "retiring").write_text(f"{time.clock_gettime(time.CLOCK_BOOTTIME):.0f}\n")
     guest.ask(f"touch {tmp_path}/ran")
     assert guest.until_frame(0)[1] == Frame("refused", ("retiring",))
     assert not (tmp_path / "ran").exists()

@@ -10,14 +10,14 @@ import pytest
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.interface import Argv, CommandRunner, Completed, NoAnswer, ProgramMissing
 from sandbox_exec._frames import DONE, run_request
-from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, load
+from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, guest_script
 from sandbox_exec.testing import FakeCall, FakeClock, FakeDaemon, FakeKill, UnknownArgv
 from tests.engine.talk import Heard, Talk
 
 pytestmark = pytest.mark.anyio
 
 IMAGE = "sandbox-exec/busybox"
-VARIABLES = {GUEST_VARIABLE: load("loop")}
+VARIABLES = {GUEST_VARIABLE: guest_script()}
 GUEST = ("sh", *BOOTSTRAP)
 
 

@@ -1,0 +1,111 @@
+# The command's limit and its client's presence: finding a tree by its tag, and ending it.
+
+# Sets sbx_t to the RSS limit of process $1, empty when there is none to be read.
+sbx_rss() {
+    sbx_t=
+    while read -r sbx_k sbx_l sbx_v sbx_t sbx_f; do
+        case $sbx_k$sbx_l$sbx_v in Maxresidentset) return ;; esac
+    done <"/proc/$1/limits"
+    sbx_t=
+}
+
+# Sets sbx_known to the tags that belong to somebody.
+sbx_tags() {
+    sbx_known=' '
+    for sbx_f in "$sbx_state"/run-*; do
+        case ${sbx_f##*-} in *[!0-9]*) continue ;; esac
+        sbx_known="$sbx_known$((${sbx_f##*-} * 1024)) "
+    done
+}
+
+# Kills every process that carries the tag $1, until a pass finds none; also one whose limit
+# belongs to nobody: only a command that tries to hide lowers its own.
+sbx_sweep() {
+    sbx_tags
+    sbx_e=$(($1 * 1024))
+    sbx_now
+    sbx_s0=$sbx_s1 sbx_c0=$sbx_c1
+    while :; do
+        sbx_found=
+        for sbx_d in /proc/[0-9]*; do
+            sbx_p=${sbx_d#/proc/}
+            sbx_rss "$sbx_p"
+            case $sbx_t in
+            '' | unlimited | *[!0-9]*) continue ;;
+            "$sbx_e") ;;
+            *)
+                case $sbx_known in *" $sbx_t "*) continue ;; esac
+                # It may belong to a call that began after the list was made.
+                sbx_tags
+                case $sbx_known in *" $sbx_t "*) continue ;; esac
+                ;;
+            esac
+            kill -9 "$sbx_p" && sbx_found=1
+        done
+        [ "$sbx_found" ] || return 0
+        sbx_now
+        [ "$(((sbx_s1 - sbx_s0) * 100 + sbx_c1 - sbx_c0))" -lt 150 ] || return 1
+    done
+}
+
+# Reads standard input while a command runs. The flag file is written before the sweep, and the
+# command looks for it after it has taken its tag: one of the two sees the other.
+sbx_watch_client() {
+    trap '' TERM HUP
+    exec 3<&- 4>&- 5>&-
+    while read -r sbx_verb; do
+        case $sbx_verb in
+        done) exit 0 ;;
+        kill) break ;;
+        esac
+    done
+    if ! echo >"$sbx_state/gone-$sbx_tag"; then
+        sbx_sweep "$sbx_tag"
+        sleep 1
+    fi
+    sbx_sweep "$sbx_tag"
+    # What follows "kill" is still for this process; it ends when the client does.
+    while read -r sbx_verb; do
+        [ "$sbx_verb" = 'done' ] && exit 0
+    done
+    exit 0
+}
+
+# Exits with 9 when it has ended the command, 8 when something outlived that, 1 when it cannot tell
+# the time: the host's own timer then asks for the kill.
+sbx_watch_limit() {
+    sbx_p=$!
+    trap '[ "$!" = "$sbx_p" ] || kill -9 $!; exit 0' TERM
+    exec 3<&- 4>&- 5>&-
+    sbx_now
+    sbx_s0=$sbx_s1 sbx_c0=$sbx_c1
+    sleep "$sbx_limit" &
+    wait $!
+    sbx_code=$?
+    if [ "$sbx_code" != 0 ]; then
+        # POSIX promises whole seconds only.
+        sleep "$((${sbx_limit%.*} + 1))" &
+        wait $!
+        sbx_code=$?
+    fi
+    trap '' TERM
+    sbx_now
+    # The command may have put a sleep of its own in place, so the clock decides.
+    sbx_v=$(((sbx_s1 - sbx_s0 - ${sbx_limit%.*}) * 100 + sbx_c1 - sbx_c0 - 1${sbx_limit#*.} + 100))
+    [ "$sbx_code" = 0 ] && [ "$sbx_v" -ge -5 ] || exit 1
+    sbx_sweep "$sbx_tag" && exit 9
+    exit 8
+}
+
+# Ends the command with the tag $1, and its guest, which may wait for ever for a client that is gone:
+# an engine that was killed leaves its standard input open (live-restore).
+sbx_reap() {
+    echo >"$sbx_state/gone-$1"
+    sbx_sweep "$1"
+    sbx_code=$?
+    sbx_v='' sbx_l='' sbx_p=''
+    read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
+    case $sbx_l$sbx_v$sbx_p in busy*[!0-9]*) ;; busy?*) kill -9 "$sbx_v" ${sbx_p:+"$sbx_p"} ;; esac
+    rm -f "$sbx_state/run-$1" "$sbx_state/gone-$1"
+    sbx_say "reaped $sbx_code"
+}

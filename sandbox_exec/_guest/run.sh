@@ -1,0 +1,163 @@
+# The verb "run": a user's command, from its request to its end frames.
+
+# Sets sbx_oom to the kernel's count of processes killed here for want of memory.
+sbx_ooms() {
+    sbx_oom=0
+    for sbx_f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+        [ -r "$sbx_f" ] || continue
+        while read -r sbx_k sbx_v; do
+            [ "$sbx_k" = oom_kill ] && sbx_oom=$sbx_v
+        done <"$sbx_f"
+        return
+    done
+}
+
+# Stays while background processes of the command live. If it left, the engine would hold up the
+# next call on this container and cut off their output (hazard F20).
+sbx_linger() {
+    [ $$ = 1 ] && exit 0
+    sbx_n=0
+    for sbx_f in "$sbx_state"/run-*; do
+        sbx_v=
+        read -r sbx_v sbx_l sbx_k <"$sbx_f"
+        [ "$sbx_l" = linger ] && [ -d "/proc/$sbx_v" ] && sbx_n=$((sbx_n + 1))
+    done
+    [ "$sbx_n" -lt 16 ] || exit 0
+    echo "$$ linger" >"$sbx_mark"
+    sbx_e=$((sbx_tag * 1024)) sbx_n=1
+    while :; do
+        sleep "$sbx_n" || exit 0
+        sbx_found=
+        for sbx_d in /proc/[0-9]*; do
+            sbx_rss "${sbx_d#/proc/}"
+            [ "$sbx_t" = "$sbx_e" ] && sbx_found=1 && break
+        done
+        [ "$sbx_found" ] || break
+        [ "$sbx_n" -ge 16 ] || sbx_n=$((sbx_n * 2))
+    done
+    sbx_clear
+    exit 0
+}
+
+# Makes directory $1 if it is not there, moving anything else of that name out of the way.
+sbx_directory() {
+    [ -d "$1" ] && return
+    [ -e "$1" ] || [ -h "$1" ] && mv "$1" "$1.displaced-$sbx_tag"
+    mkdir -p "$1" && chmod 0777 "$1"
+}
+
+# Sets sbx_q to the second in which a retirement began, 0 when that cannot be told.
+sbx_retiring_since() {
+    sbx_q=0
+    read -r sbx_q sbx_l <"$sbx_state/retiring"
+    case $sbx_q in '' | *[!0-9]* | ???????????*) sbx_q=0 ;; esac
+}
+
+sbx_run() {
+    sbx_take "$1"
+    sbx_cwd=$sbx_v
+    sbx_lines=$3 sbx_bytes=$4 sbx_stdin=$5
+    sbx_cmd='' sbx_env=''
+    if [ "$sbx_bytes" -le 4096 ]; then
+        sbx_take "$2"
+        sbx_env=$sbx_v
+        sbx_take "$sbx_lines"
+        sbx_cmd=$sbx_v
+    elif command -v dd; then
+        sbx_spool "$sbx_bytes" "$sbx_state/cmd-$sbx_tag" || sbx_refuse "space"
+    else
+        sbx_i=0
+        while [ "$sbx_i" -lt "$(($2 + sbx_lines))" ]; do
+            IFS= read -r sbx_l || exit 0
+            printf '%s\n' "$sbx_l"
+            sbx_i=$((sbx_i + 1))
+        done >"$sbx_state/cmd-$sbx_tag" || sbx_refuse "space"
+    fi
+    sbx_in=/dev/null
+    if [ "$sbx_stdin" != - ]; then
+        command -v dd || sbx_refuse "dd"
+        sbx_in=$sbx_state/in-$sbx_tag
+        sbx_spool "$sbx_stdin" "$sbx_in" || sbx_refuse "space"
+    fi
+    # Only a request that arrived whole has its last line.
+    sbx_take 1
+    [ "$sbx_v" = "$sbx_nonce" ] || exit 0
+    trap 'sbx_cannot_fork' EXIT
+
+    echo "$$ busy" >"$sbx_mark" || sbx_refuse "state"
+    if [ -e "$sbx_state/retiring" ]; then
+        # One that died at it is taken over, once nobody can still be at it.
+        sbx_retiring_since
+        sbx_now
+        [ "$((sbx_s1 - sbx_q))" -ge 10 ] || sbx_refuse "retiring"
+        mv "$sbx_state/retiring" "$sbx_state/stale-$sbx_tag" || sbx_refuse "retiring"
+        rm -f "$sbx_state/stale-$sbx_tag"
+    fi
+    [ -e "$sbx_state/retired" ] && sbx_refuse "retiring"
+    sbx_directory "$sbx_home" || sbx_refuse "workspace"
+    sbx_directory "$sbx_home/inputs"
+    sbx_directory "$sbx_home/outputs"
+    [ -d "$sbx_cwd" ] || mkdir -p "$sbx_cwd"
+    cd "$sbx_cwd" || sbx_refuse "cwd"
+    sbx_ooms
+    sbx_oom0=$sbx_oom
+
+    (sbx_watch_limit) &
+    sbx_watcher=$!
+    (sbx_watch_client) <&3 &
+    sbx_monitor=$!
+    echo "$$ busy $sbx_monitor" >"$sbx_mark"
+    set -- /proc/[0-9]*
+    sbx_before=" $* "
+    # A command's "kill -TERM -1" must not take its own guest along. Set only now: a watcher that
+    # was born with a handler could lose the signal that ends it.
+    trap : TERM HUP INT
+    (
+        # shellcheck disable=SC3045  # every shell in use has it, and one that has not refuses
+        ulimit -m "$sbx_tag" || { echo >"$sbx_state/untagged-$sbx_tag" && exit 126; }
+        [ -e "$sbx_state/gone-$sbx_tag" ] && exit 137
+        if [ "$sbx_bytes" -gt 4096 ]; then
+            sbx_cmd=". $sbx_state/cmd-$sbx_tag"
+        fi
+        # The caller's variables may have any name, so none of ours is read after them.
+        set -- "$sbx_sh" "$sbx_cmd"
+        eval "$sbx_env"
+        exec "$1" -c -- "$2"
+    ) <"$sbx_in" >&4 2>&5 3<&- 4>&- 5>&-
+    sbx_code=$?
+    trap - EXIT TERM HUP INT
+    if [ "$sbx_code" = 126 ] && [ -e "$sbx_state/untagged-$sbx_tag" ]; then
+        sbx_refuse "tag"
+    fi
+
+    sbx_flags=-
+    kill -TERM "$sbx_watcher"
+    wait "$sbx_watcher"
+    case $? in 9) sbx_flags=${sbx_flags}t ;; 8) sbx_flags=${sbx_flags}tu ;; esac
+    if [ -e "$sbx_state/gone-$sbx_tag" ]; then
+        # The monitor may not be through yet, and the end frame says that nothing is left.
+        sbx_sweep "$sbx_tag"
+        sbx_flags=${sbx_flags}k
+    fi
+    sbx_ooms
+    [ "$sbx_oom" = "$sbx_oom0" ] || sbx_flags=${sbx_flags}o
+    sbx_found=
+    for sbx_d in /proc/[0-9]*; do
+        case $sbx_before in *" $sbx_d "*) continue ;; esac
+        sbx_rss "${sbx_d#/proc/}"
+        [ "$sbx_t" = "$((sbx_tag * 1024))" ] && sbx_found=1 && break
+    done
+    [ "$sbx_found" ] && sbx_flags=${sbx_flags}s
+    sbx_now
+    echo "$sbx_v" >"$sbx_state/last"
+    printf '\036%s end %s %s\n' "$sbx_nonce" "$sbx_code" "$sbx_flags" >&5
+    sbx_say "end $sbx_code $sbx_flags"
+
+    wait "$sbx_monitor"
+    case $sbx_flags in *k*) rm -f "$sbx_state/gone-$sbx_tag" ;; esac
+    [ "$sbx_bytes" -le 4096 ] && [ "$sbx_stdin" = - ] ||
+        rm -f "$sbx_state/cmd-$sbx_tag" "$sbx_state/in-$sbx_tag"
+    [ "$sbx_found" ] || return
+    sbx_say "lingering"
+    sbx_linger
+}
