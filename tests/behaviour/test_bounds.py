@@ -93,7 +93,7 @@ async def test_a_wait_for_a_slot_is_not_the_commands(place: FakePlace) -> None:
         await until(lambda: len(place.daemon.executed) == 2)
         caller = Caller(executor, "quick", "other", timeout=0.1)
         group.start_soon(caller)
-        await sleep(0.4)
+        await sleep(0.25)
         place.stop("chat")
     assert caller.result is not None
     assert (caller.result.exit_code, caller.result.timed_out) == (0, False)

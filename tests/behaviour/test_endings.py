@@ -112,7 +112,7 @@ async def test_an_engine_gone_while_the_command_ran(place: FakePlace, session: s
 async def test_an_engine_that_freezes_while_the_command_ran(place: FakePlace) -> None:
     """Given up within the limit and a few graces, and nothing is removed on it (S3)."""
     async with place.hasty() as executor, create_task_group() as group:
-        caller = Caller(executor, do.lasts, timeout=0.2)
+        caller = Caller(executor, do.lasts, timeout=0.05)
         group.start_soon(caller)
         await until(lambda: place.daemon.executed)
         place.daemon.hang()

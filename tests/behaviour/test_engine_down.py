@@ -127,14 +127,16 @@ async def _exhausted(place: FakePlace) -> None:
     place.daemon.refuse_next("fork")
 
 
-@pytest.mark.parametrize("acts", [False, True])
 @pytest.mark.parametrize(
-    ("verb", "prepare"),
+    ("verb", "prepare", "acts"),
     [
-        ("inspect", _stopped),
-        ("start", _stopped),
-        ("unpause", _paused),
-        ("restart", _exhausted),
+        ("inspect", _stopped, False),
+        ("start", _stopped, False),
+        ("start", _stopped, True),
+        ("unpause", _paused, False),
+        ("unpause", _paused, True),
+        ("restart", _exhausted, False),
+        ("restart", _exhausted, True),
     ],
 )
 async def test_one_control_call_without_an_answer(
