@@ -12,6 +12,7 @@ from sandbox_exec._docker.inventory import ContainerFacts, ImageFacts, Inventory
 from sandbox_exec._errors import ContainerStartError
 from sandbox_exec._policy import Policy, make_policy
 from sandbox_exec._start_error import start_error_from
+from sandbox_exec._tool_text import START_HINT
 
 __all__ = ["ImageSource"]
 
@@ -39,7 +40,9 @@ class ImageSource:
             await self._pull()
             image = await self._client.inspect_image(name)
         if image is None:
-            raise ContainerStartError(f"there is no image {name!r}", code="image-missing")
+            raise ContainerStartError(
+                f"there is no image {name!r}", code="image-missing", hint=START_HINT
+            )
         return image
 
     async def policy(self, inventory: Inventory, container: ContainerFacts | None) -> Policy:

@@ -80,7 +80,11 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     ),
     "dd": GiveUp("no-dd", "the image has no dd, without which no standard input can be given"),
     "workspace": GiveUp("no-workspace", "/workspace is gone and cannot be made again"),
-    "retiring": Treatment(Remedy.WAIT),
+    "retiring": Treatment(
+        Remedy.WAIT,
+        "it was marked as stopping and did not stop, so it was restarted: its files are as they "
+        "were, its processes are gone",
+    ),
     "fork": Treatment(Remedy.RESTART, _FULL.format("processes")),
     "space": Treatment(Remedy.RESTART, _FULL.format("memory for requests")),
     "state": Treatment(

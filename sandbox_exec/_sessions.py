@@ -43,7 +43,7 @@ __all__ = ["Request", "SessionMap", "closed"]
 
 Request: TypeAlias = Callable[[Conversation], Sequence[bytes]]
 
-_RETIRING_FOR: Final = 10.0
+_RETIRING_FOR: Final = 5.0
 """Seconds after which a retirement that has not ended is taken for dead."""
 
 _RETIRING_STEP: Final = 0.1
@@ -83,10 +83,7 @@ class _Healing:
 
 @define
 class SessionMap:
-    """The sessions of one executor.
-
-    :ivar closing: no operation may begin any more.
-    """
+    """The sessions of one executor; once ``closing``, no operation may begin."""
 
     group: TaskGroup
     _client: EngineClient
@@ -200,21 +197,24 @@ class SessionMap:
         log.info("sandbox.not_started", key=session.key, verdict=repr(verdict), step=repr(step))
         if isinstance(step, GiveUp):
             raise step.error()
-        if step.remedy is Remedy.RESTART:
-            if healing.restarted:
-                raise beyond_repair(verdict)
+        if step.remedy is Remedy.LOOK_AGAIN:
+            healing.looked = True
+        elif step.remedy is Remedy.WAIT and self._waits(healing):
+            await sleep(_RETIRING_STEP)
+        elif healing.restarted:
+            raise beyond_repair(verdict)
+        else:
             healing.restarted = True
             self._restart(session, started, step.why)
             return
-        if step.remedy is Remedy.WAIT:
-            now = self._clock()
-            healing.give_up_at = healing.give_up_at or now + _RETIRING_FOR
-            if now >= healing.give_up_at:
-                raise beyond_repair(verdict)
-            await sleep(_RETIRING_STEP)
-        else:
-            healing.looked = True
         self._forget(session, started)
+
+    def _waits(self, healing: _Healing) -> bool:
+        """Return whether it is still worth waiting for somebody to put the container to sleep."""
+        now = self._clock()
+        if healing.give_up_at is None:
+            healing.give_up_at = now + _RETIRING_FOR
+        return now < healing.give_up_at
 
     async def _acquire(self, session: Session) -> Started:
         """Return the session's running container, starting it if nobody has (hazards S4, S5)."""

@@ -19,7 +19,7 @@ from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.diagnose import Fault, diagnose
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState, Inventory
-from sandbox_exec._errors import ContainerStartError
+from sandbox_exec._errors import ContainerStartError, SandboxBrokenError
 from sandbox_exec._guest import keepalive_command
 from sandbox_exec._image import ImageSource
 from sandbox_exec._naming import (
@@ -31,10 +31,12 @@ from sandbox_exec._naming import (
 from sandbox_exec._policy import Policy, changed_parts, container_flags
 from sandbox_exec._start_error import start_error_from
 from sandbox_exec._storage import Storage
+from sandbox_exec._tool_text import BROKEN_HINT, START_HINT
 
 __all__ = ["Disposition", "Started", "Starter", "disposition"]
 
 _LOOK_EVERY: Final = 0.2
+_WAKE_TRIES: Final = 3
 _WOKEN: Final = "it had been stopped: its files are as they were, its processes are gone"
 
 log = structlog.get_logger(__name__)
@@ -104,6 +106,7 @@ class _Attempt:
     name: str
     lost: str | None
     reset: str | None = None
+    woken: int = 0
 
 
 def _is_ours(container: ContainerFacts, deployment: str, key: str) -> bool:
@@ -145,6 +148,7 @@ class Starter:
                     f"{name} was not running after {self._config.start_timeout:g} s",
                     code="start-timeout",
                     retryable=True,
+                    hint=START_HINT,
                 )
 
     async def _take(
@@ -159,6 +163,7 @@ class Starter:
             raise ContainerStartError(
                 f"the name {attempt.name} is taken by a container that is not a sandbox of ours",
                 code="name-taken",
+                hint=START_HINT,
             )
         if container is None:
             made = await self._create(attempt.name, attempt.key, policy)
@@ -167,6 +172,9 @@ class Starter:
             case Disposition.ADOPT:
                 return Started(container.id, attempt.reset)
             case Disposition.START:
+                if attempt.woken == _WAKE_TRIES:
+                    raise _broken(container, "it ends as soon as it has been started")
+                attempt.woken += 1
                 attempt.reset = await self._wake(container) or attempt.reset
             case Disposition.UNPAUSE:
                 await self._client.control(command_line.unpause(container.id))
@@ -248,10 +256,13 @@ class Starter:
         if answer.exit_code == 0:
             log.info("sandbox.woken", container=container.name)
             return None if never_ran else _WOKEN
-        if diagnose(answer.exit_code, answer.stdout, answer.stderr).fault in _GONE_MEANWHILE:
+        diagnosis = diagnose(answer.exit_code, answer.stdout, answer.stderr)
+        if diagnosis.fault in _GONE_MEANWHILE:
             await sleep(_LOOK_EVERY)
         elif never_ran:
             await self._remove(container)
+        elif diagnosis.fault is Fault.NO_SHELL:
+            raise _broken(container, diagnosis.line)
         else:
             what = f"{container.name} could not be started again"
             raise start_error_from(what, self._client.line(argv), answer)
@@ -293,6 +304,12 @@ _GONE_MEANWHILE: Final = frozenset(
         Fault.RACED,
     }
 )
+
+
+def _broken(container: ContainerFacts, why: str) -> SandboxBrokenError:
+    return SandboxBrokenError(
+        f"{container.name} can no longer run: {why}", code="no-shell", hint=BROKEN_HINT
+    )
 
 
 def _only(inventory: Inventory, name: str) -> ContainerFacts | None:

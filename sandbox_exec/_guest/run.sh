@@ -46,6 +46,19 @@ sbx_directory() {
     mkdir -p "$1" && chmod 0777 "$1"
 }
 
+# Whether there are processes left for the guest's own and for a command of a few. Beyond, the
+# command could not start one, and would say so as if that were its own fault (hazard S15).
+sbx_room() {
+    for sbx_f in /sys/fs/cgroup /sys/fs/cgroup/pids; do
+        [ -r "$sbx_f/pids.max" ] || continue
+        sbx_v='' sbx_l=''
+        read -r sbx_v <"$sbx_f/pids.max"
+        read -r sbx_l <"$sbx_f/pids.current"
+        case $sbx_v$sbx_l in '' | *[!0-9]*) continue ;; esac
+        [ "$((sbx_v - sbx_l))" -ge 8 ] || return 1
+    done
+}
+
 # Sets sbx_q to the second in which a retirement began, 0 when that cannot be told.
 sbx_retiring_since() {
     sbx_q=0
@@ -118,6 +131,7 @@ sbx_admit() {
         rm -f "$sbx_state/stale-$sbx_tag"
     fi
     [ -e "$sbx_state/retired" ] && sbx_refuse "retiring"
+    sbx_room || sbx_refuse "fork"
     sbx_directory "$sbx_home" || sbx_refuse "workspace"
     sbx_directory "$sbx_home/inputs"
     sbx_directory "$sbx_home/outputs"

@@ -20,6 +20,10 @@ IMAGE = "sandbox-exec/busybox"
 class Place(Protocol):
     """An engine, and a deployment of the test's own."""
 
+    @property
+    def patience(self) -> float:
+        """Seconds in which a new sandbox has certainly begun with its command."""
+
     def executor(self, **settings: Any) -> LocalDockerExecutor:  # noqa: ANN401  # SandboxConfig's
         """Return an executor, not yet entered."""
 
@@ -61,6 +65,7 @@ class FakePlace:
 
     daemon: FakeDaemon = Factory(lambda: FakeDaemon(_commands()))
     deployment: str = "test"
+    patience: float = 0.1
 
     def executor(
         self,
@@ -75,8 +80,8 @@ class FakePlace:
 
     def hasty(self, **settings: Any) -> LocalDockerExecutor:  # noqa: ANN401  # SandboxConfig's
         """Return an executor in real time, whose patience is short."""
-        patience = {"control_timeout": 0.15, "start_timeout": 0.3, "pull_timeout": 0.3}
-        return self.executor(clock=time.monotonic, **{**patience, "grace": 0.1, **settings})
+        patience = {"control_timeout": 0.12, "start_timeout": 0.2, "pull_timeout": 0.2}
+        return self.executor(clock=time.monotonic, **{**patience, "grace": 0.06, **settings})
 
     def container(self, session: str) -> FakeContainer:
         """Return a session's container."""

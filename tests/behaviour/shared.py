@@ -302,7 +302,7 @@ async def one_offs_are_gone_afterwards(place: Place) -> None:
         assert (await executor.run(ExecSpec(do.shows_count))).stdout == "none\n"
         assert (await executor.run(ExecSpec(do.overruns, timeout=0.3))).timed_out
         assert place.containers() == []
-        with move_on_after(0.8) as patience:
+        with move_on_after(place.patience) as patience:
             await executor.run(ExecSpec(do.lasts))
         assert patience.cancelled_caught
         assert place.containers() == []

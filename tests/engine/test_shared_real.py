@@ -23,6 +23,7 @@ class RealPlace:
 
     _on: Deployment
     _strangers: list[str] = field(factory=list)
+    patience: float = 1.0
 
     def executor(self, **settings: Any) -> LocalDockerExecutor:  # noqa: ANN401  # SandboxConfig's
         return self._on.executor(**settings)

@@ -1,0 +1,76 @@
+"""What was lost is told once to every caller who could miss it, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from anyio import create_task_group
+
+from sandbox_exec import SandboxBrokenError
+
+from . import vocabulary as do
+from .calls import Caller, chat, failure, until
+from .places import FakePlace
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_sandbox_restarted_by_two_callers_at_once(place: FakePlace) -> None:
+    """One restart serves both, and both are told."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        hold = place.daemon.hold("exec")
+        callers = [Caller(executor, do.counts) for _ in range(2)]
+        for _ in callers:
+            place.daemon.refuse_next("fork")
+        async with create_task_group() as group:
+            for caller in callers:
+                group.start_soon(caller)
+            await hold.reached(2)
+            hold.release()
+        assert [caller.result is not None and caller.result.exit_code for caller in callers] == [
+            0,
+            0,
+        ]
+        assert all(caller.result and caller.result.reset for caller in callers)
+    assert place.container("chat").starts == 2
+
+
+@pytest.mark.parametrize(("kind", "failures"), [("policy", 1), ("policy", 2), ("removed", 1)])
+async def test_what_was_lost_is_told_whatever_comes_next(
+    place: FakePlace, kind: str, failures: int
+) -> None:
+    """A first attempt that fails after a rebuild does not make it forgotten (S16)."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+    async with place.executor(memory="100m" if kind == "policy" else "512m") as executor:
+        if kind == "removed":
+            await chat(executor, do.speaks)
+            place.remove("chat")
+        for _ in range(failures):
+            place.daemon.die_before_ready_next()
+        result = await chat(executor, do.shows_count)
+        word = "limits" if kind == "policy" else "removed"
+        assert (word in str(result.reset), result.stdout) == (True, "none\n")
+
+
+async def test_what_was_lost_is_told_after_a_lost_call(place: FakePlace) -> None:
+    """The call that would have been told had no result to be told with."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        place.stop("chat")
+        place.daemon.die_after_sent_next()
+        await failure(executor, SandboxBrokenError, do.counts)
+        assert "stopped" in str((await chat(executor, do.shows_count)).reset)
+        assert (await chat(executor, do.shows_count)).reset is None
+
+
+async def test_what_was_lost_is_told_after_a_cancelled_call(place: FakePlace) -> None:
+    """Likewise."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        place.stop("chat")
+        async with create_task_group() as group:
+            group.start_soon(chat, executor, do.lasts)
+            await until(lambda: do.lasts in [command for _, command in place.daemon.executed])
+            group.cancel_scope.cancel()
+        assert "stopped" in str((await chat(executor, do.shows_count)).reset)

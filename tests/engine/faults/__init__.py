@@ -1,0 +1,1 @@
+"""What happens when the engine, a container or a caller fails at the worst moment."""
