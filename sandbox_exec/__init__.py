@@ -17,12 +17,27 @@ from sandbox_exec._errors import (
 )
 from sandbox_exec._executor import Executor, LocalDockerExecutor, create_executor, get_executor
 from sandbox_exec._models import ExecResult, ExecSpec, Gap, SandboxInfo
+from sandbox_exec._read_result import (
+    BinaryFile,
+    DeniedPath,
+    DirectoryPath,
+    HarvestedFile,
+    MissingPath,
+    ReadResult,
+    SpecialPath,
+    TextFile,
+    TooLargeFile,
+)
+from sandbox_exec._reapers.dormant_cap import over_dormant_cap
 from sandbox_exec._tool_text import describe_sandbox, format_exec_result
 
 __all__ = [
+    "BinaryFile",
     "CommandFailedError",
     "ContainerStartError",
     "DaemonUnavailableError",
+    "DeniedPath",
+    "DirectoryPath",
     "EngineNotFoundError",
     "ExecResult",
     "ExecSpec",
@@ -31,14 +46,21 @@ __all__ = [
     "ExecutorClosedError",
     "FileTransferError",
     "Gap",
+    "HarvestedFile",
     "LocalDockerExecutor",
+    "MissingPath",
+    "ReadResult",
     "SandboxBrokenError",
     "SandboxConfig",
     "SandboxDisposedError",
     "SandboxError",
     "SandboxInfo",
+    "SpecialPath",
+    "TextFile",
+    "TooLargeFile",
     "create_executor",
     "describe_sandbox",
     "format_exec_result",
     "get_executor",
+    "over_dormant_cap",
 ]

@@ -7,23 +7,20 @@ what it left behind is ended here, in bounded time, whether or not anybody still
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Final
 
 from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class, move_on_after
 
 from sandbox_exec._address import Address, Bounds, Doubt
+from sandbox_exec._channel import Channel, Script, send, take
 from sandbox_exec._collect import Collector
 from sandbox_exec._docker.interface import Argv, CliProcess, CommandRunner
 from sandbox_exec._errors import SandboxError
 from sandbox_exec._frames import (
     DONE,
-    KILL,
     Conversation,
-    Frame,
     FrameScanner,
     hello,
-    parse_end,
     parse_ready,
 )
 from sandbox_exec._outcome import Report
@@ -31,8 +28,6 @@ from sandbox_exec._outcome import Report
 __all__ = ["Call"]
 
 _ENGINE_WORDS: Final = 16 * 1024
-_SLOWEST_UPLOAD: Final = 512 * 1024
-"""Bytes a second below which sending a request is given up."""
 
 
 class Call:
@@ -48,7 +43,7 @@ class Call:
         runner: CommandRunner,
         address: Address,
         conversation: Conversation,
-        request: Sequence[bytes],
+        script: Script,
         bounds: Bounds,
     ) -> None:
         self.report = Report(Collector(bounds.cap), Collector(bounds.cap))
@@ -58,14 +53,13 @@ class Call:
         self._runner = runner
         self._address = address
         self._conversation = conversation
-        self._request = request
+        self._script = script
         self._bounds = bounds
         self._talking = CancelScope()
         self._stdout = FrameScanner.of(conversation)
         self._stderr = FrameScanner.of(conversation)
         self._stderr_ready = False
         self._stderr_end = Event()
-        self._sending = False
         self._left_by_itself = False
 
     @property
@@ -83,7 +77,7 @@ class Call:
         """Whether the command has begun; ``None`` while its request is on the way."""
         if self.report.sent and self.report.refused is None:
             return True
-        return None if self._sending and self.report.refused is None else False
+        return None if self.report.sending and self.report.refused is None else False
 
     def abort(self) -> None:
         """Let the call end its command and itself; harmless when it already has."""
@@ -128,7 +122,7 @@ class Call:
                     async with create_task_group() as readers:
                         readers.start_soon(self._read_stderr, process)
                         with self._talking:
-                            await self._talk(process)
+                            await self._try_to_talk(process)
                         await self._part(process)
                         readers.cancel_scope.cancel()
                     await self._bury(process)
@@ -144,28 +138,27 @@ class Call:
         """Whether something of the call may still be there although nobody listens to it."""
         if self._address.ephemeral and not self._left_by_itself:
             return True
-        return self._sending and self.report.end is None and self.report.refused is None
+        return self.report.sending and self.report.end is None and self.report.refused is None
+
+    async def _try_to_talk(self, process: CliProcess) -> None:
+        try:
+            await self._talk(process)
+        except Exception as error:  # noqa: BLE001  # raised in the caller's task instead
+            # A source of bytes that fails, say: the guest is left as politely as ever.
+            self.error = error
 
     async def _talk(self, process: CliProcess) -> None:
         if not await self._await_ready(process):
             return
+        channel = Channel(process, self._stdout, self._stderr_end, self.report, self._bounds)
         started = time.monotonic()
-        self.report.sent = await self._send_request(process)
-        if not self.report.sent:
-            return
-        with move_on_after(self._bounds.limit + self._bounds.grace):
-            await self._read_end(process)
-        if not self._over():
-            self.report.overdue = True
-            await _send(process, KILL)
-            with move_on_after(self._bounds.grace):
-                await self._read_end(process)
+        await self._script(channel)
         self.report.duration = time.monotonic() - started
         if self.report.end is not None and not self._address.ephemeral:
             self.answered.set()
 
     async def _await_ready(self, process: CliProcess) -> bool:
-        await _send(process, hello(self._conversation))
+        await send(process, hello(self._conversation))
         with move_on_after(self._bounds.ready):
             while data := await process.receive_stdout():
                 before, frame = self._stdout.feed(data)
@@ -179,54 +172,6 @@ class Call:
             return False
         self.report.silent = True
         return False
-
-    async def _send_request(self, process: CliProcess) -> bool:
-        size = sum(map(len, self._request))
-        self._sending = True
-        with move_on_after(self._bounds.ready + size / _SLOWEST_UPLOAD) as patience:
-            for piece in self._request:
-                if not await _send(process, piece):
-                    break
-            else:
-                return True
-        if patience.cancelled_caught:
-            # At once, before the rest can leave our buffer: a request that is not whole runs
-            # nothing, and only that makes it safe to call this one "not started".
-            process.kill()
-            self.report.silent = True
-        else:
-            # The guest may have said why it stopped reading.
-            with move_on_after(self._bounds.grace):
-                await self._read_end(process)
-        return False
-
-    async def _read_end(self, process: CliProcess) -> None:
-        """Read standard output to the end frame, a refusal, or the end of the stream."""
-        data = b""
-        while not self._over():
-            before, frame = self._stdout.feed(data)
-            self.report.stdout.feed(before)
-            if frame is not None:
-                self._take(frame)
-                data = b""
-            elif not (data := await process.receive_stdout()):
-                self.report.stdout.feed(self._stdout.flush())
-                self.report.exit_code = await process.wait()
-                return
-        # The guest writes the other frame first, so this one is only still on its way.
-        if self.report.end is not None:
-            with move_on_after(self._bounds.grace):
-                await self._stderr_end.wait()
-
-    def _take(self, frame: Frame) -> None:
-        if (end := parse_end(frame)) is not None:
-            self.report.end = end
-        elif frame.word == "refused":
-            self.report.refused = " ".join(frame.arguments)[:64]
-
-    def _over(self) -> bool:
-        report = self.report
-        return not (report.end is None and report.refused is None and report.exit_code is None)
 
     async def _read_stderr(self, process: CliProcess) -> None:
         while data := await process.receive_stderr():
@@ -252,7 +197,7 @@ class Call:
     async def _part(self, process: CliProcess) -> None:
         """End the conversation: politely where it came to an end, else so that the tree dies."""
         if self.report.end is not None:
-            await _send(process, DONE)
+            await send(process, DONE)
             if self.report.end.survivors and not self._address.ephemeral:
                 # The guest stays with the command's background processes. Once it has said so,
                 # the program here is not needed; before, its death would look like ours.
@@ -260,7 +205,7 @@ class Call:
                     await self._drain(process, until="lingering")
                 process.kill()
                 return
-        if not (self._sending or self._address.ephemeral):
+        if not (self.report.sending or self._address.ephemeral):
             return
         await process.close_stdin()
         with move_on_after(self._bounds.grace):
@@ -277,7 +222,7 @@ class Call:
                 if frame.word == until:
                     return
                 if self.report.end is None:
-                    self._take(frame)
+                    take(self.report, frame)
             elif not (data := await process.receive_stdout()):
                 return
 
@@ -286,11 +231,3 @@ class Call:
         process.kill()
         with move_on_after(self._bounds.grace):
             self.report.exit_code = await process.wait()
-
-
-async def _send(process: CliProcess, data: bytes) -> bool:
-    try:
-        await process.send(data)
-    except BrokenPipeError:
-        return False
-    return True

@@ -22,10 +22,13 @@ __all__ = [
     "End",
     "Frame",
     "FrameScanner",
+    "harvest_request",
     "hello",
     "new_conversation",
     "parse_end",
     "parse_ready",
+    "put_request",
+    "read_request",
     "reap_request",
     "retire_request",
     "run_request",
@@ -107,6 +110,25 @@ def run_request(
 def reap_request(tag: int) -> bytes:
     """Return a request to kill whatever carries the tag of another, lost conversation."""
     return f"reap {tag}\n".encode()
+
+
+def put_request(conversation: Conversation, path: bytes) -> bytes:
+    """Return the head of a request to write a file; chunks follow, each behind its length."""
+    return b"put %d\n%b\n%b\n" % (_lines(path), path, conversation.nonce.encode())
+
+
+def read_request(conversation: Conversation, path: bytes, limit: float, max_bytes: int) -> bytes:
+    """Return a request for what a path is, and for its bytes if it is a file of at most so many."""
+    words = f"read {limit:.2f} {max_bytes} {_lines(path)}\n".encode()
+    return b"%b%b\n%b\n" % (words, path, conversation.nonce.encode())
+
+
+def harvest_request(
+    conversation: Conversation, directory: bytes, max_bytes: int, *, sizes: bool
+) -> bytes:
+    """Return a request for the list of an outbox's files of at most ``max_bytes`` each."""
+    words = f"harvest {max_bytes} {_lines(directory)} {sizes:d}\n".encode()
+    return b"%b%b\n%b\n" % (words, directory, conversation.nonce.encode())
 
 
 def retire_request(idle_after: float) -> bytes:

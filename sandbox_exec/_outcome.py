@@ -27,6 +27,7 @@ class Report:
     :ivar engine_stderr: likewise on standard error.
     :ivar protocol: the version in READY; ``None`` while there was none.
     :ivar silent: time ran out before the request was written whole.
+    :ivar sending: some of the request may be on its way.
     :ivar sent: the request was written whole.
     :ivar refused: the guest's reason for not starting, if it refused.
     :ivar end: the end frame.
@@ -42,6 +43,7 @@ class Report:
     engine_stderr: bytes = field(default=b"", repr=False)
     protocol: int | None = None
     silent: bool = False
+    sending: bool = False
     sent: bool = False
     refused: str | None = None
     end: End | None = None
@@ -49,6 +51,11 @@ class Report:
     reaped: bool = False
     exit_code: int | None = None
     duration: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to come."""
+        return not (self.end is None and self.refused is None and self.exit_code is None)
 
     @property
     def ready(self) -> bool:

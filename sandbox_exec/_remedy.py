@@ -8,7 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from sandbox_exec._docker.diagnose import Fault
-from sandbox_exec._errors import SandboxBrokenError
+from sandbox_exec._errors import FileTransferError, SandboxBrokenError
 from sandbox_exec._outcome import NotStarted
 from sandbox_exec._tool_text import BROKEN_HINT
 
@@ -38,14 +38,21 @@ class Treatment:
 
 @frozen
 class GiveUp:
-    """Nothing heals this; ``rejected`` if it was the caller's input."""
+    """Nothing heals this.
+
+    :param rejected: it was the caller's input.
+    :param transfer: it is about a file, and not about the sandbox.
+    """
 
     code: str
     what: str
     rejected: bool = False
+    transfer: bool = False
 
     def error(self) -> Exception:
         """Return what the caller is told."""
+        if self.transfer:
+            return FileTransferError(self.what, code=self.code)
         if self.rejected:
             return ValueError(self.what)
         return SandboxBrokenError(self.what, code=self.code, hint=BROKEN_HINT)
@@ -80,6 +87,14 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     ),
     "dd": GiveUp("no-dd", "the image has no dd, without which no standard input can be given"),
     "workspace": GiveUp("no-workspace", "/workspace is gone and cannot be made again"),
+    "directory": GiveUp("is-directory", "there is a directory of that name", transfer=True),
+    "parent": GiveUp(
+        "bad-parent", "its directory can neither be made nor written to", transfer=True
+    ),
+    "disk": GiveUp("no-space", "it could not be written whole", transfer=True),
+    "rename": GiveUp("rename", "it could not be put in its place", transfer=True),
+    "outbox": GiveUp("bad-outbox", "the outbox is a link or no directory", transfer=True),
+    "tools": GiveUp("no-tools", "the image lacks find, mv, mkdir or touch", transfer=True),
     "retiring": Treatment(
         Remedy.WAIT,
         "it was marked as stopping and did not stop, so it was restarted: its files are as they "

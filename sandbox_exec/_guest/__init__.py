@@ -19,6 +19,7 @@ __all__ = [
     "WORKSPACE",
     "guest_script",
     "keepalive_command",
+    "tidy_command",
 ]
 
 PROTOCOL: Final = 1
@@ -41,6 +42,9 @@ BOOTSTRAP: Final = (
 """Arguments to ``sh`` that start the guest, whose text is in :data:`GUEST_VARIABLE`."""
 
 
+_GUEST_FILES: Final = ("base", "limits", "run", "files", "harvest", "retire", "loop")
+
+
 @cache
 def _load(name: str) -> str:
     """Return the text of ``name``.sh without comments and indentation, which only readers need."""
@@ -52,9 +56,14 @@ def _load(name: str) -> str:
 @cache
 def guest_script() -> str:
     """Return the whole text of the guest."""
-    return "\n".join(_load(name) for name in ("base", "limits", "run", "files", "harvest", "retire", "loop"))
+    return "\n".join(_load(name) for name in _GUEST_FILES)
 
 
 def keepalive_command() -> tuple[str, ...]:
     """Return the arguments to ``sh`` that make it PID 1 of a session's container."""
     return ("-c", _load("keepalive"), "sandbox-exec-init", WORKSPACE, STATE_DIR)
+
+
+def tidy_command(root: str, seconds: int, verb: str, *arguments: str) -> tuple[str, ...]:
+    """Return the arguments to ``sh`` that tidy a workspace root mounted at ``root``."""
+    return ("-c", _load("tidy"), "sandbox-exec-tidy", root, str(seconds), verb, *arguments)

@@ -11,7 +11,7 @@
 #   reap TAG                        end the tree of another guest's command: "reaped STATUS"
 #   put LINES                       path, nonce, then chunks: "BYTES", so many bytes; last "end"
 #   read LIMIT MAX LINES            path, nonce: "kind KIND BYTES", then the bytes of a file
-#   harvest BYTES LINES             outbox, nonce: lists, is told what to claim, packs it, and
+#   harvest BYTES LINES SIZES       outbox, nonce: lists, is told what to claim, packs it, and
 #                                   deletes it once it is told that it was received
 #   kill                            while a command runs: end its whole tree
 #   done                            the client has seen the end frames

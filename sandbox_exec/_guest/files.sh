@@ -16,6 +16,11 @@ sbx_put() {
     [ -d "$sbx_file" ] && sbx_refuse "directory"
     sbx_dir=${sbx_file%/*}/
     [ -d "$sbx_dir" ] || mkdir -p "$sbx_dir" || sbx_refuse "parent"
+    for sbx_f in "$sbx_dir".put-*; do
+        # What puts that were killed have left.
+        case ${sbx_f##*-} in '' | *[!0-9]*) continue ;; esac
+        [ -e "$sbx_state/run-${sbx_f##*-}" ] || rm -f "$sbx_f"
+    done
     sbx_in=$sbx_dir.put-$sbx_tag
     { echo >"$sbx_in"; } || sbx_refuse "parent"
     sbx_receive >"$sbx_in"
@@ -23,7 +28,7 @@ sbx_put() {
     0) ;;
     1)
         rm -f "$sbx_in"
-        sbx_refuse "space"
+        sbx_refuse "disk"
         ;;
     *)
         # The client is gone.

@@ -5,7 +5,7 @@
 # gets an old time; whoever still writes to it makes it new again, and then it stays for the next.
 
 sbx_harvest() {
-    sbx_max=$1
+    sbx_max=$1 sbx_bytes=$3
     sbx_path "$2"
     trap - EXIT
     sbx_claim=.sandbox-exec/$sbx_tag
@@ -60,12 +60,20 @@ sbx_adopt() {
     done
 }
 
-# Prints the paths of the files of at most $sbx_max bytes, each with a NUL behind it.
+# Prints the paths of the files of at most $sbx_max bytes, each with a NUL behind it; then, if they
+# are wanted, their sizes, each with its path, a line each.
 sbx_list() {
+    sbx_in=$sbx_state/in-$sbx_tag
+    find . -type f -size -"$((sbx_max + 1))"c ! -path './.sandbox-exec/*' -print0 >"$sbx_in"
+    find "./$sbx_claim" -type f -size -"$((sbx_max + 1))"c -print0 >>"$sbx_in"
     sbx_say "list"
-    find . -type f -size -"$((sbx_max + 1))"c ! -path './.sandbox-exec/*' -print0 >&4
-    find "./$sbx_claim" -type f -size -"$((sbx_max + 1))"c -print0 >&4
-    sbx_say "listed $?"
+    cat "$sbx_in" >&4
+    if [ "$sbx_bytes" = 1 ] && command -v xargs && command -v stat; then
+        sbx_say "sizes"
+        xargs -0 stat -c '%s %n' <"$sbx_in" >&4
+    fi
+    rm -f "$sbx_in"
+    sbx_say "listed 0"
 }
 
 # The script's words, whose quoting is the host's: sbx_pick BASE DIRECTORY NAME... claims, and a

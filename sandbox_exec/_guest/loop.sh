@@ -9,7 +9,7 @@ while read -r sbx_verb sbx_limit sbx_cwd sbx_env sbx_lines sbx_bytes sbx_stdin; 
     run) sbx_run "$sbx_cwd" "$sbx_env" "$sbx_lines" "$sbx_bytes" "$sbx_stdin" ;;
     put) sbx_put "$sbx_limit" ;;
     read) sbx_read "$sbx_cwd" "$sbx_env" ;;
-    harvest) sbx_harvest "$sbx_limit" "$sbx_cwd" ;;
+    harvest) sbx_harvest "$sbx_limit" "$sbx_cwd" "$sbx_env" ;;
     retire) sbx_retire "$sbx_limit" ;;
     reap) sbx_reap "$sbx_limit" ;;
     esac

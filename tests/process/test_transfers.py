@@ -1,0 +1,277 @@
+"""Files in and out, through the real guest under dash, bash and busybox, without an engine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from attrs import frozen
+
+from sandbox_exec._address import Address, Bounds
+from sandbox_exec._call import Call
+from sandbox_exec._docker.runner import SubprocessRunner
+from sandbox_exec._drain import DrainScript
+from sandbox_exec._frames import new_conversation
+from sandbox_exec._guest import GUEST_VARIABLE, guest_script
+from sandbox_exec._outcome import Ended, NotStarted, Verdict, judge
+from sandbox_exec._read_result import HarvestedFile
+from sandbox_exec._transfer import PutScript, ReadScript, Source
+
+from .guest_host import SHELLS, missing
+
+pytestmark = pytest.mark.anyio
+
+
+@frozen
+class Place:
+    """Where a guest keeps its state and its files."""
+
+    shell: str
+    root: Path
+    path: str
+
+    @property
+    def workspace(self) -> Path:
+        """The directory that stands for /workspace."""
+        return self.root / "workspace"
+
+    @property
+    def outbox(self) -> Path:
+        """The directory that is drained."""
+        return self.workspace / "outputs"
+
+    async def talk(self, make: Callable[[Any], Any]) -> tuple[Verdict, Any]:
+        """Hold one conversation and return its verdict and its script."""
+        program, unshare = (shutil.which(tool) for tool in (SHELLS[self.shell][0], "unshare"))
+        assert program is not None
+        assert unshare is not None
+        argv = (
+            *(unshare, "--pid", "--fork", "--mount-proc", "--kill-child"),
+            *("/bin/sh", "-c", '"$@"; exit $?', "init", program, *SHELLS[self.shell][1:]),
+            *("-c", f'eval "${GUEST_VARIABLE}"', "guest"),
+            *(str(self.root / "state"), str(self.workspace)),
+        )
+
+        async def fallback(_tag: int) -> bool:
+            return False
+
+        conversation = new_conversation()
+        script = make(conversation)
+        address = Address(argv, {GUEST_VARIABLE: guest_script()}, fallback)
+        runner = SubprocessRunner({"PATH": self.path})
+        call = Call(runner, address, conversation, script, Bounds(10, 20, 3, 1000))
+        async with anyio.create_task_group() as group:
+            group.start_soon(call.run)
+            report = await call.outcome()
+        return judge(report), script
+
+    async def put(self, path: Path, data: Any, total: int | None = None) -> Verdict:
+        """Write a file."""
+        source = Source(data, total)
+        return (await self.talk(lambda talk: PutScript(talk, bytes(path), source)))[0]
+
+    async def read(self, path: Path, max_bytes: int = 1000) -> tuple[Verdict, ReadScript]:
+        """Read a file."""
+        return await self.talk(lambda talk: ReadScript(talk, bytes(path), 10, max_bytes))
+
+    async def drain(
+        self, files: int = 100, size: int = 1000, total: int | None = None
+    ) -> list[HarvestedFile]:
+        """Drain the outbox."""
+        verdict, script = await self.talk(
+            lambda talk: DrainScript(talk, bytes(self.outbox), files, size, total)
+        )
+        assert isinstance(verdict, Ended), verdict
+        assert verdict.result.exit_code == 0
+        return list(script.files)
+
+
+@pytest.fixture(params=sorted(SHELLS))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place for guests under one shell."""
+    if (reason := missing(request.param)) is not None:
+        pytest.skip(reason)
+    (tmp_path / "state").mkdir()
+    made = Place(request.param, tmp_path, os.environ["PATH"])
+    made.outbox.mkdir(parents=True)
+    return made
+
+
+HARD_NAMES = [
+    "plain",
+    "two words",
+    " edge ",
+    "-rf",
+    "new\nline",
+    "quo'te\"s",
+    "*?[a]",
+    "\udcff\udc80",
+    "é",
+    "$(x)`y`;&|",
+]
+
+
+@pytest.mark.parametrize("name", HARD_NAMES)
+@pytest.mark.parametrize("data", [b"", b"text", bytes(range(256)) * 300])
+async def test_bytes_come_back_as_they_were_put(place: Place, name: str, data: bytes) -> None:
+    """Any content under any name, in directories that were not there."""
+    path = place.workspace / "a" / name / name
+    verdict = await place.put(path, data, len(data))
+    assert isinstance(verdict, Ended)
+    assert path.read_bytes() == data
+    assert path.stat().st_mode & 0o777 == 0o644
+    verdict, seen = await place.read(path, 10**6)
+    assert isinstance(verdict, Ended)
+    assert (seen.kind, seen.size, bytes(seen.data)) == ("file", len(data), data)
+
+
+async def test_a_stream_of_any_pieces(place: Place) -> None:
+    """Of unknown length, empty ones included."""
+
+    async def pieces() -> Any:
+        for number in range(300):
+            yield b"" if number % 7 == 0 else b"%d," % number * number
+
+    whole = b"".join([piece async for piece in pieces()])
+    await place.put(place.workspace / "f", pieces())
+    assert (place.workspace / "f").read_bytes() == whole
+
+
+async def test_what_fails_leaves_the_old_content(place: Place) -> None:
+    """And nothing else (P1)."""
+    path = place.workspace / "f"
+    path.write_text("old")
+
+    async def failing() -> Any:
+        yield b"x" * 3_000_000
+        raise RuntimeError("source")
+
+    with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="source"), flatten_subgroups=True):
+        await place.put(path, failing())
+    assert path.read_text() == "old"
+    (place.workspace / ".put-4711").write_text("left by a put that was killed")
+    await place.put(place.workspace / "g", b"", 0)
+    assert sorted(p.name for p in place.workspace.iterdir()) == ["f", "g", "inputs", "outputs"]
+
+
+@pytest.mark.parametrize(("where", "reason"), [("outputs", "directory"), ("file/below", "parent")])
+async def test_a_put_that_cannot_be(place: Place, where: str, reason: str) -> None:
+    """Refused, with the reason."""
+    (place.workspace / "file").touch()
+    assert await place.put(place.workspace / where, b"x", 1) == NotStarted(refused=reason)
+
+
+async def test_what_a_path_is(place: Place) -> None:
+    """Each kind is told apart, in bounded time (P2, P4)."""
+    work = place.workspace
+    os.mkfifo(work / "fifo")
+    (work / "loop").symlink_to("loop")
+    (work / "link").symlink_to("text")
+    (work / "text").write_bytes(b"x" * 1000)
+    (work / "big").write_bytes(b"x" * 1001)
+    kinds = {}
+    for name in ("fifo", "loop", "link", "text", "big", "none", "outputs", "text/below"):
+        _, seen = await place.read(work / name)
+        kinds[name] = (seen.kind, seen.size, len(seen.data))
+    assert kinds == {
+        "fifo": ("special", 0, 0),
+        "loop": ("missing", 0, 0),
+        "link": ("file", 1000, 1000),
+        "text": ("file", 1000, 1000),
+        "big": ("file", 1001, 0),
+        "none": ("missing", 0, 0),
+        "outputs": ("directory", 0, 0),
+        "text/below": ("missing", 0, 0),
+    }
+    _, seen = await place.read(Path("/dev/zero"))
+    assert seen.kind == "special"
+    _, seen = await place.read(Path("/proc/self/status"))
+    assert seen.data.startswith(b"Name:")
+
+
+async def test_an_outbox_is_drained_in_order_and_once(place: Place) -> None:
+    """Whatever its files are called, and however deep they are (P5)."""
+    wanted = {}
+    for number, name in enumerate(HARD_NAMES):
+        for path in (name, f"deep/{name}/{name}"):
+            file = place.outbox / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not file.is_dir():
+                file.write_text(f"{number}")
+                wanted[path] = b"%d" % number
+    files = await place.drain()
+    assert [f.path for f in files] == sorted(wanted, key=os.fsencode)
+    assert {f.path: f.data for f in files} == wanted
+    assert await place.drain() == []
+    assert not [p for p in place.outbox.rglob("*") if p.is_file()]
+    assert not (place.outbox / ".sandbox-exec").exists()
+
+
+async def test_limits_are_exact_and_the_rest_stays(place: Place) -> None:
+    """By number, by size, and by the sum of sizes (P6)."""
+    for name, size in (("a", 1000), ("b", 1001), ("c", 10), ("d", 600), ("e", 600)):
+        (place.outbox / name).write_bytes(b"x" * size)
+    assert [f.path for f in await place.drain(1, 1000)] == ["a"]
+    assert [f.path for f in await place.drain(10, 1000, 700)] == ["c", "d"]
+    assert [f.path for f in await place.drain(10, 1000, 700)] == ["e"]
+    assert await place.drain(10, 1000) == []
+    assert [p.name for p in place.outbox.iterdir()] == ["b"]
+
+
+async def test_links_are_not_followed(place: Place, tmp_path: Path) -> None:
+    """Neither the outbox itself nor what is in it (P8)."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "secret").touch()
+    (place.outbox / "file").symlink_to(other / "secret")
+    (place.outbox / "dir").symlink_to(other)
+    assert await place.drain() == []
+    place.outbox.rename(tmp_path / "real")
+    place.outbox.symlink_to(tmp_path / "real")
+    verdict, _ = await place.talk(
+        lambda talk: DrainScript(talk, bytes(place.outbox), 10, 1000, None)
+    )
+    assert verdict == NotStarted(refused="outbox")
+    assert (other / "secret").exists()
+
+
+async def test_what_a_dead_harvest_claimed_is_delivered(place: Place) -> None:
+    """Before anything newer of the same name (P7)."""
+    claimed = place.outbox / ".sandbox-exec" / "4711" / "new" / "sub"
+    claimed.mkdir(parents=True)
+    (claimed / "f").write_text("old")
+    (place.outbox / "sub").mkdir()
+    (place.outbox / "sub" / "f").write_text("new")
+    assert await place.drain() == [HarvestedFile("sub/f", b"old")]
+    assert await place.drain() == [HarvestedFile("sub/f", b"new")]
+
+
+async def test_an_image_without_tar(place: Place, tmp_path: Path) -> None:
+    """Files come one by one."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in (
+        "mkdir",
+        "chmod",
+        "rm",
+        "mv",
+        "sleep",
+        "dd",
+        "cat",
+        "find",
+        "touch",
+        "ls",
+        "rmdir",
+    ):
+        (tools / tool).symlink_to(shutil.which(tool) or "")
+    (place.outbox / "a").write_bytes(bytes(range(256)))
+    (place.outbox / "b c").write_text("x")
+    bare = Place(place.shell, place.root, str(tools))
+    files = await bare.drain()
+    assert files == [HarvestedFile("a", bytes(range(256))), HarvestedFile("b c", b"x")]
+    assert await bare.drain() == []
