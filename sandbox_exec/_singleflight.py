@@ -55,6 +55,11 @@ class Flight(Generic[T]):
         """Whether there is an outcome and it is a failure."""
         return self.landed and self._error is not None
 
+    @property
+    def value(self) -> T | None:
+        """The outcome, if there is one and it is a success."""
+        return self._value if self.landed and self._error is None else None
+
     def holds(self, value: T) -> bool:
         """Whether this very value is the outcome."""
         return self.landed and self._value is value

@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable
-from typing import Final
 
 import structlog
 from anyio import Lock, to_thread
@@ -17,27 +16,10 @@ from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._errors import ContainerStartError
-from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name, workspace_path
-from sandbox_exec._policy import tool_flags
-from sandbox_exec._start_error import start_error_from
+from sandbox_exec._tidy import DELETE_SECONDS, Tidy
 from sandbox_exec._tool_text import DISK_HINT
 
 __all__ = ["Storage", "data_root"]
-
-_MOUNTED: Final = "/sandbox-exec-root"
-_NOT_OURS: Final = 7
-
-# A directory that holds anything but workspaces is somebody's, and stays as open as it is.
-_CLOSE: Final = f"""cd {_MOUNTED} || exit 1
-for name in * .[!.]*; do
-    case $name in
-    '*' | '.[!.]*' | lost+found | .removed-*) continue ;;
-    *[!a-z0-9-]*) exit {_NOT_OURS} ;;
-    *{"[0-9a-f]" * 24}) ;;
-    *) exit {_NOT_OURS} ;;
-    esac
-done
-chmod 0700 ."""
 
 log = structlog.get_logger(__name__)
 
@@ -68,11 +50,13 @@ def _free_bytes(path: str) -> int | None:
 class Storage:
     """What an executor has to know about the daemon's disk.
 
+    :param tidy: what runs over the workspace root.
     :param free_bytes: returns the free bytes where a path is, or ``None`` if it is not there.
     """
 
     _config: SandboxConfig
     _client: EngineClient
+    tidy: Tidy
     _free_bytes: Callable[[str], int | None] = _free_bytes
     _data_root: str | None = None
     _prepared: bool = False
@@ -117,7 +101,7 @@ class Storage:
         async with self._preparing:
             if self._prepared:
                 return
-            await self._run_tool(root, _CLOSE, "closed to other users of its host")
+            await self.tidy("close")
             self._prepared = True
         if not await to_thread.run_sync(os.path.isdir, root):
             log.info("sandbox.workspace_root_elsewhere", workspace_root=root)
@@ -129,32 +113,5 @@ class Storage:
 
         :raises ContainerStartError: when they cannot be deleted.
         """
-        root = self._config.workspace_root
-        if root is None:
-            return
-        path = workspace_path(_MOUNTED, key)
-        trash = f"{_MOUNTED}/.removed-{secrets.token_hex(8)}"
-        script = f"[ ! -e {path} ] || {{ mv {path} {trash} && rm -rf {trash}; }}"
-        await self._run_tool(root, script, f"cleared of {key}")
-
-    async def _run_tool(self, root: str, script: str, what: str) -> None:
-        """Run a line of shell over the workspace root, in a container, since the disk is there."""
-        argv = command_line.run_tool(
-            one_off_name(self._config.deployment),
-            labels={LABEL_DEPLOYMENT: self._config.deployment, LABEL_KIND: "reaper"},
-            flags=tool_flags(root, _MOUNTED),
-            image=self._config.image,
-            command=("sh", "-c", script),
-        )
-        answer = await self._client.control(argv, timeout=self._config.start_timeout)
-        if answer.exit_code == _NOT_OURS:
-            raise ContainerStartError(
-                f"the workspace root {root} holds other things than workspaces, so it is not "
-                "closed to other users: name a directory of its own",
-                code="bad-mount",
-                path=root,
-            )
-        if answer.exit_code != 0:
-            what = f"the workspace root {root} could not be {what}"
-            error = start_error_from(what, self._client.line(argv), answer)
-            raise error.fresh(code="bad-mount", path=root)
+        if self._config.workspace_root is not None:
+            await self.tidy("dispose", secrets.token_hex(8), key, seconds=DELETE_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -17,15 +18,24 @@ from sandbox_exec._docker.interface import (
     ProgramMissing,
 )
 from sandbox_exec._docker.inventory import (
+    ContainerFacts,
     ImageFacts,
     Inventory,
+    ListedContainer,
     UnreadableAnswer,
     parse_inspect,
+    parse_ps,
 )
 from sandbox_exec._errors import DaemonUnavailableError, EngineNotFoundError
 from sandbox_exec._tool_text import DAEMON_DOWN_HINT
 
-__all__ = ["EngineClient"]
+__all__ = ["EngineClient", "in_batches"]
+
+_BATCH: Final = 500
+"""Ids in one command line, which has its limits, as has one call's time."""
+
+_EACH: Final = 0.02
+"""Seconds more for each container beyond the first that a call is about."""
 
 _DAEMON_FAULTS: Final = frozenset({Fault.DAEMON_DOWN, Fault.DAEMON_DENIED})
 
@@ -106,6 +116,39 @@ class EngineClient:
             raise self.unavailable(argv, "gave no certain answer", answer.error_text)
         return inventory
 
+    async def list_containers(self, *filters: str) -> tuple[ListedContainer, ...]:
+        """List containers in any state.
+
+        :raises DaemonUnavailableError: for any answer that is not certain.
+        """
+        argv = command_line.list_containers(*filters)
+        answer = await self.control(argv)
+        if answer.exit_code != 0:
+            raise self.unavailable(argv, "gave no certain answer", answer.error_text)
+        try:
+            return parse_ps(answer.stdout)
+        except UnreadableAnswer as error:
+            raise self.unavailable(argv, f"gave an unreadable answer: {error}") from error
+
+    async def inspect_all(self, ids: Sequence[str]) -> tuple[ContainerFacts, ...]:
+        """Describe containers by id; those that are gone are left out.
+
+        :raises DaemonUnavailableError: for an answer that does not account for each of them.
+        """
+        found: list[ContainerFacts] = []
+        for argv, batch in in_batches(command_line.inspect, ids):
+            answer = await self.control(argv, timeout=self.patience(batch))
+            containers = self._parse(argv, answer).containers
+            known = {facts.id for facts in containers} | absent(answer.stderr)
+            if not known.issuperset(batch):
+                raise self.unavailable(argv, "gave no certain answer", answer.error_text)
+            found += containers
+        return tuple(found)
+
+    def patience(self, batch: Sequence[str]) -> float:
+        """Return the seconds that a call about so many containers gets."""
+        return self.timeout + _EACH * len(batch)
+
     async def inspect_image(self, image: str) -> ImageFacts | None:
         """Describe an image, even where a container has its name; ``None`` if it is not there.
 
@@ -126,3 +169,12 @@ class EngineClient:
             raise self.unavailable(argv, f"gave an unreadable answer: {error}") from error
         self.breaker.clear()
         return inventory
+
+
+def in_batches(
+    build: Callable[..., Argv], ids: Sequence[str]
+) -> Iterator[tuple[Argv, Sequence[str]]]:
+    """Yield command lines about all of ``ids``, none of them too long, and what each is about."""
+    for start in range(0, len(ids), _BATCH):
+        batch = ids[start : start + _BATCH]
+        yield build(*batch), batch

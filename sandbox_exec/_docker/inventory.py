@@ -9,13 +9,13 @@ empty answer "missing" by itself, as ``inspect`` prints one for a daemon that is
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from typing import Final, TypeGuard, cast
 
 from attrs import field, frozen
+
+from sandbox_exec._docker.moments import moment, rough_moment
 
 __all__ = [
     "ContainerFacts",
@@ -27,12 +27,6 @@ __all__ = [
     "parse_inspect",
     "parse_ps",
 ]
-
-_TIME = re.compile(
-    r"(?P<day>\d{4}-\d\d-\d\d)[Tt ](?P<clock>\d\d:\d\d:\d\d)(?P<fraction>\.\d+)?"
-    r"(?:[Zz]|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>\d\d))\Z",
-    re.ASCII,
-)
 
 
 class UnreadableAnswer(ValueError):  # noqa: N818  # an answer of its own, named as one
@@ -123,12 +117,14 @@ class ListedContainer:
 
     :param labels: docker prints them as one text, in which a comma inside a value cannot be told
         from one between two labels: decide by what ``inspect`` says.
+    :param created: when it was made, to the second; ``None`` where the engine does not say.
     """
 
     id: str
     name: str
     state: EngineState
     labels: Mapping[str, str] = field(factory=dict)
+    created: float | None = None
 
 
 Json = Mapping[str, object]
@@ -216,20 +212,9 @@ def _state(value: object) -> EngineState:
 def _time(of: Json, name: str) -> float | None:
     """Return an RFC 3339 time in epoch seconds, and the year 1, Go's "never", as ``None``."""
     text = _text(of, name, "")
-    if not text:
-        return None
-    if not (match := _TIME.match(text)):
-        raise _unexpected(name, text)
-    if match["day"].startswith("0001-"):
-        return None
-    zone = UTC
     try:
-        if match["sign"]:
-            offset = timedelta(hours=int(match["hours"]), minutes=int(match["minutes"]))
-            zone = timezone(offset if match["sign"] == "+" else -offset)
-        moment = datetime.fromisoformat(f"{match['day']}T{match['clock']}").replace(tzinfo=zone)
-        return moment.timestamp() + float(match["fraction"] or 0)
-    except (ValueError, OverflowError):
+        return moment(text) if text else None
+    except ValueError:
         raise _unexpected(name, text) from None
 
 
@@ -301,6 +286,7 @@ def _listed(of: object) -> ListedContainer:
         name=min(",".join(names).split(","), key=lambda name: name.count("/")),
         state=_state(of.get("State")),
         labels=_labels(of.get("Labels")),
+        created=rough_moment(of.get("Created") or of.get("CreatedAt")),
     )
 
 

@@ -15,7 +15,7 @@ a shell; what a command does is a coroutine of the test's.
 from sandbox_exec.testing._call import FakeCall, Handler
 from sandbox_exec.testing._clock import FakeClock
 from sandbox_exec.testing._commands import UnknownArgv
-from sandbox_exec.testing._containers import FakeContainer, FakeImage
+from sandbox_exec.testing._containers import FakeContainer, FakeDisk, FakeImage
 from sandbox_exec.testing._daemon import FakeDaemon
 from sandbox_exec.testing._execution import FakeKill
 from sandbox_exec.testing._faults import FakeHold
@@ -25,6 +25,7 @@ __all__ = [
     "FakeClock",
     "FakeContainer",
     "FakeDaemon",
+    "FakeDisk",
     "FakeHold",
     "FakeImage",
     "FakeKill",

@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 
 from sandbox_exec.testing._clock import NEVER, FakeClock
 
-__all__ = ["Ended", "FakeContainer", "FakeImage", "Json"]
+__all__ = ["Ended", "FakeContainer", "FakeDisk", "FakeImage", "Json"]
 
 Json = dict[str, object]
 
@@ -63,6 +63,17 @@ class FakeImage:
 
 
 @define(eq=False)
+class FakeDisk:
+    """A directory on the daemon's host that containers mount.
+
+    :ivar changed: when its inode last changed, in epoch seconds; each start of a container does.
+    """
+
+    changed: float
+    files: dict[str, bytes] = field(factory=dict)
+
+
+@define(eq=False)
 class FakeContainer:
     """A container of a :class:`FakeDaemon`. Look, but let the daemon's methods change it.
 
@@ -71,6 +82,9 @@ class FakeContainer:
     :ivar files: the contents of its files by path; they outlive a stop, but those on a tmpfs.
     :ivar background: commands that left a process running.
     :ivar starts: how often it was started.
+    :ivar disks: what is mounted in it, by where.
+    :ivar last_use: what its guests have noted, in the clock's seconds.
+    :ivar retiring: its guest has decided to stop it.
     """
 
     id: str
@@ -90,6 +104,9 @@ class FakeContainer:
     files: dict[str, bytes] = field(factory=dict, repr=False)
     background: list[str] = field(factory=list)
     inhabitants: list[Ended] = field(factory=list, repr=False)
+    disks: dict[str, FakeDisk] = field(factory=dict, repr=False)
+    last_use: float = 0.0
+    retiring: bool = False
 
     @property
     def running(self) -> bool:
@@ -121,6 +138,9 @@ class FakeContainer:
         self.state = "running"
         self.started, self.exit_code = self.clock.stamp(), 0
         self.starts += 1
+        self.last_use, self.retiring = self.clock(), False
+        for disk in self.disks.values():
+            disk.changed = self.clock.wall()
 
     def pause(self) -> None:
         """Freeze it."""

@@ -22,7 +22,7 @@ from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, guest_script
 from sandbox_exec.testing._call import Handler
 from sandbox_exec.testing._clock import FakeClock
 from sandbox_exec.testing._commands import Command, Create, Exec, UnknownArgv, parse
-from sandbox_exec.testing._containers import FakeContainer, FakeImage
+from sandbox_exec.testing._containers import FakeContainer, FakeDisk, FakeImage
 from sandbox_exec.testing._conversation import Conversation
 from sandbox_exec.testing._execution import FakeKill
 from sandbox_exec.testing._guest import Book, Guest
@@ -93,6 +93,11 @@ class FakeDaemon(Scripting):
     def containers(self) -> Mapping[str, FakeContainer]:
         """The containers there are, by name."""
         return MappingProxyType(self._store.containers)
+
+    @property
+    def disks(self) -> Mapping[str, FakeDisk]:
+        """The directories of its host that were mounted, by path, but for those since removed."""
+        return MappingProxyType(self._store.disks)
 
     @property
     def conversations(self) -> int:

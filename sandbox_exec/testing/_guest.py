@@ -96,6 +96,8 @@ class Guest:
                         return status
                 case b"reap":
                     await self._reap(*words)
+                case b"retire":
+                    await self._retire(int(words[0]))
                 case b"kill" | b"done":
                     pass
                 case _:
@@ -111,13 +113,31 @@ class Guest:
             execution.kill("reaped")
         await self._say(self.stdout, "reaped 0")
 
+    async def _retire(self, idle: int) -> None:
+        """Stop the container if nobody uses it and nobody did lately: one step, here as there."""
+        if self.container.retiring:
+            await self._say(self.stdout, "kept 10")
+            return
+        here = (one for (id_, _), one in self.book.running.items() if id_ == self.container.id)
+        if any(not one.over for one in here):
+            left = idle + 1
+        else:
+            left = idle - int(self.book.clock()) + int(self.container.last_use)
+        self.container.retiring = left <= 0
+        if self.container.retiring:
+            await self._say(self.stdout, "retired")
+            self.container.stop(0)
+        else:
+            await self._say(self.stdout, f"kept {left}")
+
     async def _serve_run(self, words: list[bytes]) -> int | None:
         """Serve one request; return an exit status if it is the guest's last."""
         request = await self._read(words)
         if request is None:
             return 0
-        if self.plan.refuses is not None:
-            await self._say(self.stdout, f"refused {self.plan.refuses}")
+        reason = "retiring" if self.container.retiring else self.plan.refuses
+        if reason is not None:
+            await self._say(self.stdout, f"refused {reason}")
             return 0
         dies = self.plan.dies == "after-sent"
         if dies and not self.plan.runs:
@@ -147,6 +167,7 @@ class Guest:
         return 0
 
     async def _end(self, code: int, flags: str) -> None:
+        self.container.last_use = self.book.clock()
         for name, stream in (("stderr", self.stderr), ("stdout", self.stdout)):
             if self.plan.mute != name:
                 await self._say(stream, f"end {code} {flags}")

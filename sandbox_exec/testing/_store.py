@@ -11,7 +11,7 @@ from attrs import define, field
 
 from sandbox_exec.testing._clock import FakeClock
 from sandbox_exec.testing._commands import Create, Exec
-from sandbox_exec.testing._containers import FakeContainer, FakeImage
+from sandbox_exec.testing._containers import FakeContainer, FakeDisk, FakeImage
 
 __all__ = ["DAEMON", "Refused", "Store", "with_tag"]
 
@@ -36,7 +36,7 @@ class Store:
     images: dict[str, FakeImage] = field(factory=dict)
     tags: dict[str, str] = field(factory=dict)
     registry: set[str] = field(factory=set)
-    disks: dict[str, dict[str, bytes]] = field(factory=dict)
+    disks: dict[str, FakeDisk] = field(factory=dict)
     # Not on any disk that a process here could look at.
     data_root: str = "/dev/null/docker"
     made: int = 0
@@ -107,8 +107,9 @@ class Store:
             self.clock,
         )
         for target, source in container.mounts.items():
-            kept = self.disks.setdefault(source, {})
-            container.files.update({f"{target}/{path}": data for path, data in kept.items()})
+            disk = self.disks.setdefault(source, FakeDisk(self.clock.wall()))
+            container.disks[target] = disk
+            container.files.update({f"{target}/{path}": data for path, data in disk.files.items()})
         self.containers[name] = container
         return container
 
@@ -117,9 +118,9 @@ class Store:
         if container.running:
             container.stop()
         container.evacuate()
-        for target, source in container.mounts.items():
+        for target, disk in container.disks.items():
             below = f"{target.rstrip('/')}/"
-            self.disks[source] = {
+            disk.files = {
                 path.removeprefix(below): data
                 for path, data in container.files.items()
                 if path.startswith(below)

@@ -15,11 +15,11 @@ from sandbox_exec._docker.interface import Completed
 from sandbox_exec.testing._commands import Command, Create
 from sandbox_exec.testing._containers import FakeContainer, FakeImage, Json
 from sandbox_exec.testing._store import DAEMON, Refused, Store, with_tag
+from sandbox_exec.testing._tidying import tidy
 
 __all__ = ["failure", "perform"]
 
 _RUN_HELP: Final = "\n\nRun 'docker run --help' for more information"
-_DELETED: Final = re.compile(r"\bmv (\S+) (?:\S+) && rm -rf\b")
 _DEPRECATED: Final = "Flag --time has been deprecated, use --timeout instead\n"
 
 
@@ -117,17 +117,8 @@ def _run(store: Store, command: Command) -> Completed:
     container.start()
     if create.kind == "tool":
         store.discard(container)
-        _use_tool(store, container)
-        return Completed(0)
+        return tidy(store, container)
     return Completed(0, f"{container.id}\n".encode())
-
-
-def _use_tool(store: Store, container: FakeContainer) -> None:
-    """Delete what a tool container's script deletes from a mounted directory of the host."""
-    for path in _DELETED.findall(container.command[-1]):
-        for target, source in container.mounts.items():
-            if path.startswith(f"{target}/"):
-                store.disks.pop(source + path.removeprefix(target), None)
 
 
 def _start(store: Store, command: Command) -> Completed:

@@ -71,12 +71,22 @@ class FakePlace:
         self,
         *,
         clock: Callable[[], float] | None = None,
+        wall: Callable[[], float] | None = None,
+        reaps: bool = False,
         **settings: Any,  # noqa: ANN401  # SandboxConfig's
     ) -> LocalDockerExecutor:
-        """Return an executor whose clock is the engine's, unless told otherwise."""
+        """Return an executor whose clocks are the engine's, unless told otherwise.
+
+        It sweeps when asked to, so that no test meets calls that are not its own.
+        """
         settings.setdefault("image", IMAGE)
-        config = SandboxConfig(deployment=self.deployment, **settings)
-        return LocalDockerExecutor(config, runner=self.daemon, clock=clock or self.daemon.clock)
+        return LocalDockerExecutor(
+            SandboxConfig(**{"deployment": self.deployment, **settings}),
+            runner=self.daemon,
+            clock=clock or self.daemon.clock,
+            wall=wall or self.daemon.clock.wall,
+            reaps=reaps,
+        )
 
     def hasty(self, **settings: Any) -> LocalDockerExecutor:  # noqa: ANN401  # SandboxConfig's
         """Return an executor in real time, whose patience is short."""

@@ -45,7 +45,7 @@ async def books_are_straight(place: FakePlace, executor: LocalDockerExecutor) ->
     """No operation is counted that is over; soon no slot is taken and nobody talks to a guest."""
     sessions = executor._sessions
     assert sessions is not None
-    assert all(len(session.visits) == 0 for session in sessions._sessions.values())
+    assert all(len(session.visits) == 0 for session in sessions.roster.all())
     # A call is answered a moment before its program has ended.
     await until(lambda: place.daemon.conversations == 0)
     assert sessions._slots._free == 2

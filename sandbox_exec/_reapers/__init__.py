@@ -1,0 +1,1 @@
+"""What stops idle sandboxes and removes old ones, their workspaces too."""
