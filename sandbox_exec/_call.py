@@ -61,6 +61,7 @@ class Call:
         self._stderr_ready = False
         self._stderr_end = Event()
         self._left_by_itself = False
+        self._abandoned = False
 
     @property
     def tag(self) -> int:
@@ -81,6 +82,7 @@ class Call:
 
     def abort(self) -> None:
         """Let the call end its command and itself; harmless when it already has."""
+        self._abandoned = True
         self._talking.cancel()
 
     async def outcome(self, doubt: Doubt | None = None) -> Report:
@@ -196,7 +198,8 @@ class Call:
 
     async def _part(self, process: CliProcess) -> None:
         """End the conversation: politely where it came to an end, else so that the tree dies."""
-        if self.report.end is not None:
+        lasting = not (self._abandoned and self.report.tentative)
+        if self.report.end is not None and lasting:
             await send(process, DONE)
             if self.report.end.survivors and not self._address.ephemeral:
                 # The guest stays with the command's background processes. Once it has said so,

@@ -1,34 +1,41 @@
 """The script that drains an outbox: list, choose, have claimed, receive, and only then delete.
 
 The guest lists; this side chooses, in order and within the limits, and answers with a script of
-its own making that claims what was chosen. What it receives is confirmed, and deleted then.
+its own making that claims what was chosen. What did not arrive is named in the next answer, and
+the rest is deleted once the client says that it has seen the end.
 """
 
 from __future__ import annotations
 
 import heapq
-import io
 import re
-import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import partial
 from itertools import groupby
 from typing import Final
 
+import structlog
 from attrs import define, field, frozen
 
+from sandbox_exec._archive import Unreadable, archived_files
 from sandbox_exec._channel import Channel, send
 from sandbox_exec._command import within_limit
+from sandbox_exec._errors import FileTransferError
 from sandbox_exec._frames import Conversation, Frame, harvest_request
 from sandbox_exec._paths import harvested_path
 from sandbox_exec._read_result import HarvestedFile
 
 __all__ = ["DrainScript", "Found", "claim_script", "parse_listed"]
 
-_LEFT_OVER = re.compile(rb"\./(\.sandbox-exec/\d+/(?:old-\d+/)+new)/(.+)\Z", re.DOTALL)
+_LEFT_OVER = re.compile(rb"\./(\.sandbox-exec/\d+/old-\d+/(?:new|sent))/(.+)\Z", re.DOTALL)
 _LONGEST_NAME: Final = 8192
+_LONGEST_CLAIM: Final = 3500
+"""A path is claimed under a longer one, which has to fit into what the kernel takes."""
+
 _NAMES_AT_ONCE: Final = 400
-_RECEIVED: Final = b"received\n"
+_LARGEST: Final = 2**40
+
+log = structlog.get_logger(__name__)
 
 
 @frozen(order=True)
@@ -64,8 +71,11 @@ def _quote(word: bytes) -> bytes:
     return b"'" + word.replace(b"'", b"'\\''") + b"'"
 
 
-def claim_script(chosen: Iterable[Found]) -> bytes:
-    """Return the shell text that claims files, and that hands them over one by one if need be."""
+def claim_script(chosen: Iterable[Found], *, one_by_one: bool) -> bytes:
+    """Return the shell text that claims files.
+
+    :param one_by_one: without tar, it also says how they are handed over.
+    """
     files = sorted(chosen)
     lines = []
     for (base, directory), group in groupby(sorted(files, key=_place), key=_place):
@@ -73,10 +83,11 @@ def claim_script(chosen: Iterable[Found]) -> bytes:
         for start in range(0, len(names), _NAMES_AT_ONCE):
             words = (base, directory, *names[start : start + _NAMES_AT_ONCE])
             lines.append(b"sbx_pick " + b" ".join(map(_quote, words)))
-    lines.append(b"sbx_hand_all() {")
-    lines += (b"sbx_hand %d %b" % (number, _quote(f.path)) for number, f in enumerate(files))
-    lines.append(b":\n}\n")
-    return b"\n".join(lines)
+    if one_by_one:
+        lines.append(b"sbx_hand_all() {")
+        lines += (b"sbx_hand %d %b" % (number, _quote(f.path)) for number, f in enumerate(files))
+        lines.append(b":\n}")
+    return b"\n".join((*lines, b""))
 
 
 def _place(found: Found) -> tuple[bytes, bytes]:
@@ -87,7 +98,9 @@ def _place(found: Found) -> tuple[bytes, bytes]:
 class DrainScript:
     """Drains at most so many files of at most so many bytes, and so many bytes in all.
 
+    :param skip: paths that an attempt before this one could not get hold of.
     :ivar files: what was received, in order.
+    :ivar missed: what was chosen and could not be had: gone meanwhile, or not to be moved.
     """
 
     _conversation: Conversation
@@ -95,21 +108,26 @@ class DrainScript:
     _max_files: int
     _max_bytes: int
     _max_total_bytes: int | None
+    _skip: Collection[bytes] = ()
     files: list[HarvestedFile] = field(factory=list)
+    missed: set[bytes] = field(factory=set)
     _heap: list[_Latest] = field(factory=list)
     _sizes: dict[bytes, int] = field(factory=dict)
     _chosen: list[Found] = field(factory=list)
     _text: bytes = b""
-    _phase: str = "list"
+    _phase: str = ""
+    _room: int = 0
     _packed: bytearray = field(factory=bytearray)
     _plain: dict[int, bytearray] = field(factory=dict)
+    _whole: set[int] = field(factory=set)
 
     async def __call__(self, channel: Channel) -> None:
         """Hold the whole exchange; see :class:`Script`."""
+        channel.report.tentative = True
         request = harvest_request(
             self._conversation,
             self._directory,
-            self._max_bytes,
+            min(self._max_bytes, _LARGEST),
             sizes=self._max_total_bytes is not None,
         )
         if await channel.request((request,)):
@@ -123,14 +141,22 @@ class DrainScript:
                 continue
             if frame.word in {"list", "sizes", "tar", "plain"}:
                 self._phase, self._text = frame.word, b""
-            elif frame.word == "listed" and self._phase != "chosen":
+            elif frame.word == "listed" and self._phase in {"", "list", "sizes"}:
                 self._phase = "chosen"
-                await send(channel.process, self._claim())
-            elif frame.word == "file" and self._phase == "plain":
-                self._next_plain(frame)
-            elif frame.word == "packed":
-                self._unpack()
-                await send(channel.process, _RECEIVED)
+                script = self._claim(one_by_one=frame.arguments[:1] != ("1",))
+                await send(channel.process, self._answer(b"claim", script))
+            elif self._phase == "plain" and frame.word in {"file", "done"}:
+                self._take_plain(frame)
+            elif frame.word == "packed" and self._phase in {"tar", "plain"}:
+                keep = self._receive()
+                self._phase = "received"
+                await send(channel.process, self._answer(b"received", keep))
+
+    def _answer(self, word: bytes, script: bytes) -> bytes:
+        if not script:
+            return word + b" 0\n"
+        nonce = self._conversation.nonce.encode()
+        return b"%b %d\n%b%b\n" % (word, len(script), script, nonce)
 
     def _take(self, seen: bytes) -> None:
         if self._phase == "list":
@@ -144,15 +170,22 @@ class DrainScript:
             for line in lines:
                 size, _, name = line.partition(b" ")
                 if name in self._sizes and size.isdigit():
-                    self._sizes[name] = int(size)
-        elif self._phase == "tar":
-            self._packed += seen
-        elif self._phase == "plain" and self._plain:
-            self._plain[max(self._plain)] += seen
+                    self._sizes[name] = int(size[:20])
+        elif self._phase in {"tar", "plain"} and seen:
+            self._room -= len(seen)
+            if self._room < 0:
+                raise FileTransferError("more came than was claimed", code="nonsense")
+            if self._phase == "tar":
+                self._packed += seen
+            elif self._plain:
+                self._plain[max(self._plain)] += seen
 
     def _take_name(self, name: bytes) -> None:
         found = parse_listed(name)
-        if found is None or found.listed in self._sizes:
+        if found is None or found.listed in self._sizes or found.path in self._skip:
+            return
+        if len(found.path) + len(self._directory) > _LONGEST_CLAIM:
+            log.warning("harvest.path_too_long", path=found.path[:200])
             return
         # The smallest paths are kept, so that memory stays flat whatever is listed. A size that is
         # never told counts as the largest there can be.
@@ -161,7 +194,7 @@ class DrainScript:
         if len(self._heap) > self._max_files:
             del self._sizes[heapq.heappop(self._heap).found.listed]
 
-    def _claim(self) -> bytes:
+    def _claim(self, *, one_by_one: bool) -> bytes:
         room = self._max_total_bytes
         paths: set[bytes] = set()
         for found in sorted(item.found for item in self._heap):
@@ -174,37 +207,46 @@ class DrainScript:
                     break
             paths.add(found.path)
             self._chosen.append(found)
-        if not self._chosen:
-            return b"claim 0\n"
-        script = claim_script(self._chosen)
-        return b"claim %d\n%b%b\n" % (len(script), script, self._conversation.nonce.encode())
+            # A tar also has a head for each directory, and longer ones for long paths.
+            self._room += self._max_bytes + (found.path.count(b"/") + 2) * (len(found.path) + 2048)
+        self._room += 2**16
+        return claim_script(self._chosen, one_by_one=one_by_one) if self._chosen else b""
 
-    def _next_plain(self, frame: Frame) -> None:
+    def _take_plain(self, frame: Frame) -> None:
         number = frame.arguments[0] if frame.arguments else ""
-        if number.isascii() and number.isdigit() and len(number) < 10:  # noqa: PLR2004
+        if not (number.isascii() and number.isdigit() and len(number) < 10):  # noqa: PLR2004
+            return
+        if frame.word == "file":
             self._plain[int(number)] = bytearray()
+        elif number == "0" and self._plain:
+            self._whole.add(max(self._plain))
 
-    def _unpack(self) -> None:
+    def _receive(self) -> bytes:
+        """Take what arrived; return the script that names what did not, or should not have."""
+        content = self._content()
         wanted = {found.path for found in self._chosen}
-        content = dict(self._unpacked())
         for path in sorted(wanted & content.keys()):
             name = harvested_path(path)
             if name is not None and len(content[path]) <= self._max_bytes:
-                self.files.append(HarvestedFile(name, bytes(content[path])))
+                self.files.append(HarvestedFile(name, content[path]))
+                wanted.remove(path)
+                del content[path]
+        self.missed = wanted
+        return b"".join(b"sbx_keep %b\n" % _quote(p) for p in sorted(wanted | content.keys()))
 
-    def _unpacked(self) -> Iterator[tuple[bytes, bytes | bytearray]]:
+    def _content(self) -> dict[bytes, bytes]:
         if self._phase == "plain":
-            for number, data in self._plain.items():
-                if number < len(self._chosen):
-                    yield self._chosen[number].path, data
-            return
-        with tarfile.open(
-            fileobj=io.BytesIO(self._packed), encoding="utf-8", errors="surrogateescape"
-        ) as archive:
-            for member in archive:
-                if member.isreg() and (stream := archive.extractfile(member)) is not None:
-                    path = member.name.encode("utf-8", "surrogateescape").removeprefix(b"./")
-                    yield path, stream.read()
+            return {
+                self._chosen[number].path: bytes(self._plain[number])
+                for number in self._whole
+                if number < len(self._chosen)
+            }
+        try:
+            return archived_files(self._packed, self._max_bytes)
+        except Unreadable as error:
+            raise FileTransferError(f"nonsense was received: {error}", code="nonsense") from error
+        finally:
+            self._packed = bytearray()
 
 
 @frozen(eq=False)

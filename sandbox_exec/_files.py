@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable
+from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Final, TypeAlias
 
-import anyio
-from attrs import define
+import structlog
+from anyio import to_thread
+from attrs import define, frozen
 
 from sandbox_exec._address import Bounds
 from sandbox_exec._drain import DrainScript
@@ -33,6 +36,14 @@ Content: TypeAlias = bytes | bytearray | memoryview | PathLike[str] | AsyncItera
 """Bytes, the path of a file on this host, or an asynchronous iterable of bytes."""
 
 _READ_AT_ONCE: Final = 2**20
+
+_READ_LIMIT: Final = 30.0
+"""Seconds for a read: some files of /proc never come to an end."""
+
+_HARVESTS: Final = 8
+"""Attempts to get hold of a file, when everything that was chosen is gone before it is claimed."""
+
+log = structlog.get_logger(__name__)
 
 _BY_KIND: Final[dict[str, Callable[[], ReadResult]]] = {
     "missing": MissingPath,
@@ -85,7 +96,8 @@ class Files:
         last: list[ReadScript] = []
 
         def script(conversation: Conversation) -> ReadScript:
-            made = ReadScript(conversation, where, self._bounds.limit, self._max_read_bytes)
+            limit = min(self._bounds.limit, _READ_LIMIT)
+            made = ReadScript(conversation, where, limit, self._max_read_bytes)
             last.append(made)
             return made
 
@@ -123,12 +135,20 @@ class Files:
         if not await self._sessions.exists(key):
             return []
         last: list[DrainScript] = []
+        skip: set[bytes] = set()
 
         def script(conversation: Conversation) -> DrainScript:
-            last.append(DrainScript(conversation, where, max_files, largest, max_total_bytes))
+            last.append(DrainScript(conversation, where, max_files, largest, max_total_bytes, skip))
             return last[-1]
 
-        await self._transfer(key, script, directory, "drained")
+        for _ in range(_HARVESTS):
+            await self._transfer(key, script, directory, "drained")
+            if last[-1].files or not last[-1].missed:
+                break
+            # Gone meanwhile, or not to be moved: that must not keep others from being delivered.
+            skip |= last[-1].missed
+        else:
+            log.warning("harvest.not_claimed", key=key, directory=directory, files=len(skip))
         return last[-1].files
 
     async def _transfer(
@@ -178,13 +198,21 @@ async def _source(content: object) -> Source:
     if isinstance(content, AsyncIterable):
         return Source(content, None)
     if isinstance(content, PathLike):
-        path = anyio.Path(content)
-        return Source(_file_bytes(path), (await path.stat()).st_size)
+        path = Path(content)
+        size = (await to_thread.run_sync(path.stat)).st_size
+        return Source(_HostFile(path), size, repeatable=True)
     message = f"content must be bytes, a path or an async iterable, not {type(content).__name__}"
     raise ValueError(message)  # rejected input is a ValueError, always
 
 
-async def _file_bytes(path: anyio.Path) -> AsyncIterator[bytes]:
-    async with await path.open("rb") as file:
-        while data := await file.read(_READ_AT_ONCE):
-            yield data
+@frozen
+class _HostFile:
+    """The bytes of a file of this host, from the beginning each time."""
+
+    _path: Path
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        # Not anyio's file, whose closing would be one more thing to await in a call that ends.
+        with await to_thread.run_sync(partial(self._path.open, "rb")) as file:
+            while data := await to_thread.run_sync(file.read, _READ_AT_ONCE):
+                yield data

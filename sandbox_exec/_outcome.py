@@ -33,6 +33,7 @@ class Report:
     :ivar end: the end frame.
     :ivar overdue: the host's own timer fired, so the guest was asked to kill.
     :ivar reaped: the fallback confirmed that nothing of the command is left.
+    :ivar tentative: what was done lasts only if the client says that it has seen the end.
     :ivar exit_code: status of the engine's program, once it ended.
     :ivar duration: seconds from the request to its end.
     """
@@ -49,6 +50,7 @@ class Report:
     end: End | None = None
     overdue: bool = False
     reaped: bool = False
+    tentative: bool = False
     exit_code: int | None = None
     duration: float = 0.0
 

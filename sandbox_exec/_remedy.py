@@ -42,17 +42,19 @@ class GiveUp:
 
     :param rejected: it was the caller's input.
     :param transfer: it is about a file, and not about the sandbox.
+    :param passing: it may well be otherwise a moment later.
     """
 
     code: str
     what: str
     rejected: bool = False
     transfer: bool = False
+    passing: bool = False
 
     def error(self) -> Exception:
         """Return what the caller is told."""
         if self.transfer:
-            return FileTransferError(self.what, code=self.code)
+            return FileTransferError(self.what, code=self.code, retryable=self.passing)
         if self.rejected:
             return ValueError(self.what)
         return SandboxBrokenError(self.what, code=self.code, hint=BROKEN_HINT)
@@ -94,7 +96,12 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     "disk": GiveUp("no-space", "it could not be written whole", transfer=True),
     "rename": GiveUp("rename", "it could not be put in its place", transfer=True),
     "outbox": GiveUp("bad-outbox", "the outbox is a link or no directory", transfer=True),
-    "tools": GiveUp("no-tools", "the image lacks find, mv, mkdir or touch", transfer=True),
+    "tools": GiveUp(
+        "no-tools", "the image lacks dd, find, ls, mkdir, mv or touch", transfer=True
+    ),
+    "busy": GiveUp(
+        "outbox-busy", "another harvest has not ended for a minute", transfer=True, passing=True
+    ),
     "retiring": Treatment(
         Remedy.WAIT,
         "it was marked as stopping and did not stop, so it was restarted: its files are as they "

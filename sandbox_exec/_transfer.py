@@ -27,10 +27,12 @@ class Source:
 
     :param data: all of them, or an iterable of them.
     :param total: how many there are, if it is known.
+    :param repeatable: iterating a second time begins anew.
     """
 
     data: bytes | AsyncIterable[bytes]
     total: int | None
+    repeatable: bool = False
 
 
 @define
@@ -73,7 +75,7 @@ class PutScript:
                 yield view[start : start + _CHUNK]
             return
         gathered = bytearray()
-        self.consumed = True
+        self.consumed = not self._source.repeatable
         async for item in data:
             gathered += item
             while len(gathered) >= _CHUNK:

@@ -12,7 +12,7 @@
 #   put LINES                       path, nonce, then chunks: "BYTES", so many bytes; last "end"
 #   read LIMIT MAX LINES            path, nonce: "kind KIND BYTES", then the bytes of a file
 #   harvest BYTES LINES SIZES       outbox, nonce: lists, is told what to claim, packs it, and
-#                                   deletes it once it is told that it was received
+#                                   deletes it once it is told that it was received; see there
 #   kill                            while a command runs: end its whole tree
 #   done                            the client has seen the end frames
 # Its end, while a command runs, means that the client is gone: then the tree is killed.
@@ -25,7 +25,7 @@ unset SANDBOX_EXEC_GUEST sbx_state sbx_home sbx_nonce sbx_tag sbx_sh sbx_mark sb
     sbx_n sbx_i sbx_v sbx_l sbx_f sbx_k sbx_p sbx_t sbx_d sbx_code sbx_flags sbx_before \
     sbx_watcher sbx_monitor sbx_s0 sbx_c0 sbx_s1 sbx_c1 sbx_oom sbx_oom0 sbx_known sbx_found \
     sbx_q sbx_r sbx_nl sbx_verb sbx_bytes sbx_lines sbx_stdin sbx_e \
-    sbx_job sbx_file sbx_dir sbx_max sbx_claim
+    sbx_job sbx_file sbx_dir sbx_max sbx_claim sbx_lock
 sbx_state=$1 sbx_home=$2
 sbx_nl='
 '
@@ -82,6 +82,16 @@ sbx_now() {
         case $sbx_v in *[!0-9.]*) sbx_v='' ;; esac
     done
     sbx_s1=${sbx_v%.*} sbx_c1=1${sbx_v#*.}
+}
+
+# Whether the guest of tag $1 lives: its number may be another's by now, so what it runs is looked at.
+sbx_alive() {
+    sbx_v='' sbx_l=''
+    read -r sbx_v sbx_l <"$sbx_state/run-$1"
+    case $sbx_v in '' | *[!0-9]*) return 1 ;; esac
+    sbx_l=''
+    IFS= read -r sbx_l <"/proc/$sbx_v/cmdline"
+    case $sbx_l in *SANDBOX_EXEC_GUEST*) ;; *) return 1 ;; esac
 }
 
 sbx_clear() {

@@ -16,12 +16,12 @@ sbx_put() {
     [ -d "$sbx_file" ] && sbx_refuse "directory"
     sbx_dir=${sbx_file%/*}/
     [ -d "$sbx_dir" ] || mkdir -p "$sbx_dir" || sbx_refuse "parent"
-    for sbx_f in "$sbx_dir".put-*; do
+    for sbx_f in "$sbx_dir".sandbox-exec-put-*; do
         # What puts that were killed have left.
         case ${sbx_f##*-} in '' | *[!0-9]*) continue ;; esac
-        [ -e "$sbx_state/run-${sbx_f##*-}" ] || rm -f "$sbx_f"
+        sbx_alive "${sbx_f##*-}" || rm -f "$sbx_f"
     done
-    sbx_in=$sbx_dir.put-$sbx_tag
+    sbx_in=$sbx_dir.sandbox-exec-put-$sbx_tag
     { echo >"$sbx_in"; } || sbx_refuse "parent"
     sbx_receive >"$sbx_in"
     case $? in
@@ -38,12 +38,22 @@ sbx_put() {
         exit 0
         ;;
     esac
-    if ! mv -f "$sbx_in" "$sbx_file"; then
+    [ -f "$sbx_file" ] && [ ! -h "$sbx_file" ] && sbx_inherit
+    if [ -d "$sbx_file" ] || ! mv -f "$sbx_in" "$sbx_file"; then
         rm -f "$sbx_in"
         sbx_refuse "rename"
     fi
     trap - EXIT
     sbx_end 0 -
+}
+
+# What is replaced hands on its mode and its owner, but no bit that lends somebody's rights.
+sbx_inherit() {
+    # shellcheck disable=SC2046  # three numbers
+    set -- $(stat -c '%a %u %g' "$sbx_file")
+    case $1 in '') return ;; ????) sbx_v=${1#?} ;; *) sbx_v=$1 ;; esac
+    [ "$2 $3" = "0 0" ] || chown "$2:$3" "$sbx_in"
+    [ "$sbx_v" = 644 ] || chmod "$sbx_v" "$sbx_in"
 }
 
 sbx_receive() {

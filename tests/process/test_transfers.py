@@ -154,7 +154,7 @@ async def test_what_fails_leaves_the_old_content(place: Place) -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="source"), flatten_subgroups=True):
         await place.put(path, failing())
     assert path.read_text() == "old"
-    (place.workspace / ".put-4711").write_text("left by a put that was killed")
+    (place.workspace / ".sandbox-exec-put-4711").write_text("left by a put that was killed")
     await place.put(place.workspace / "g", b"", 0)
     assert sorted(p.name for p in place.workspace.iterdir()) == ["f", "g", "inputs", "outputs"]
 
