@@ -13,6 +13,7 @@ import structlog
 from anyio import CancelScope, create_task_group, get_cancelled_exc_class, lowlevel
 
 from sandbox_exec._address import Bounds
+from sandbox_exec._command import CommandScript
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker.breaker import Breaker
 from sandbox_exec._docker.client import EngineClient
@@ -20,6 +21,7 @@ from sandbox_exec._docker.engine import cli_environment
 from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import ExecutorClosedError
+from sandbox_exec._files import Content, Files
 from sandbox_exec._frames import Conversation, run_request
 from sandbox_exec._guest import WORKSPACE
 from sandbox_exec._image import ImageSource
@@ -27,10 +29,15 @@ from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo, encode_text
 from sandbox_exec._naming import session_key
 from sandbox_exec._oneoff import OneOffs
 from sandbox_exec._reach import Reach
+from sandbox_exec._read_result import HarvestedFile, ReadResult
+from sandbox_exec._reapers.loop import Reapers
+from sandbox_exec._roster import Roster
 from sandbox_exec._sessions import SessionMap
 from sandbox_exec._slots import Slots
 from sandbox_exec._startup import Starter
 from sandbox_exec._storage import Storage
+from sandbox_exec._tidy import Tidy
+from sandbox_exec._transfer import Progress
 
 __all__ = ["Executor", "LocalDockerExecutor", "create_executor", "get_executor"]
 
@@ -72,6 +79,10 @@ class LocalDockerExecutor:
     :param config: the settings.
     :param runner: what starts the engine's program; for tests.
     :param clock: monotonic seconds; for tests.
+    :param wall: epoch seconds; for tests.
+    :param reaps: whether idle and old sandboxes are swept in the background. Without it, a program
+        that is here for one command leaves that to the servers, whose settings may be others; the
+        methods that sweep work all the same.
 
     Source: S0's ``LocalDockerExecutor``.
     """
@@ -82,6 +93,8 @@ class LocalDockerExecutor:
         *,
         runner: CommandRunner | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        reaps: bool = True,
     ) -> None:
         self._config = config
         # Read once: a later change of this process's environment must not move sandboxes to
@@ -89,6 +102,9 @@ class LocalDockerExecutor:
         environment = cli_environment(os.environ, docker_host=config.docker_host)
         self._runner = SubprocessRunner(environment) if runner is None else runner
         self._clock = clock
+        self._wall = wall
+        self._reaps = reaps
+        self._reapers: Reapers | None = None
         self._loop: object = None
         self._sessions: SessionMap | None = None
         self._one_offs: OneOffs | None = None
@@ -124,13 +140,18 @@ class LocalDockerExecutor:
         client = EngineClient(
             self._runner, config.engine, config.control_timeout, Breaker(self._clock)
         )
+        tidy = Tidy(config, client)
         starter = Starter(
-            config, client, ImageSource(config, client), Storage(config, client), self._clock
+            config, client, ImageSource(config, client), Storage(config, client, tidy), self._clock
         )
         slots = Slots(config.max_parallel, config.queue_timeout)
         reach = Reach(config, client)
-        self._sessions = SessionMap(group, client, starter, reach, slots, self._clock)
+        roster = Roster(self._clock)
+        self._sessions = SessionMap(group, client, starter, reach, slots, self._clock, roster)
         self._one_offs = OneOffs(group, client, starter, reach, slots)
+        self._reapers = Reapers.of(config, client, roster, reach, tidy, self._clock, self._wall)
+        if self._reaps:
+            self._reapers.start(group)
         _open.append(self)
         return self
 
@@ -177,16 +198,90 @@ class LocalDockerExecutor:
         cwd = encode_text(_directory(spec.cwd), "cwd")
         limit = min(spec.timeout or self._config.default_timeout, self._config.max_timeout)
 
-        def request(conversation: Conversation) -> tuple[bytes, ...]:
-            return run_request(
-                conversation, command, limit=limit, cwd=cwd, env=env, stdin=spec.stdin
+        def script(conversation: Conversation) -> CommandScript:
+            return CommandScript(
+                run_request(conversation, command, limit=limit, cwd=cwd, env=env, stdin=spec.stdin)
             )
 
         if spec.session is None:
             bounds = self._bounds(limit, ready=self._config.start_timeout)
-            return await one_offs.run(request, bounds, user=spec.user)
+            return await one_offs.run(script, bounds, user=spec.user)
         bounds = self._bounds(limit, ready=self._config.control_timeout * _READY_PART)
-        return await sessions.run(session_key(spec.session), request, bounds, user=spec.user)
+        return await sessions.run(session_key(spec.session), script, bounds, user=spec.user)
+
+    async def put_file(
+        self, session: str, path: str, data: Content, *, progress: Progress | None = None
+    ) -> None:
+        """Write a file in a session's sandbox, whole or not at all; its directories are made.
+
+        A new file belongs to root and has mode 0644. The old content stays until all of the new
+        has arrived, and survives any failure.
+
+        :param path: a relative one starts at ``/workspace``; surrogate escapes stand for bytes.
+        :param data: bytes; the path of a file on this host; or an asynchronous iterable of bytes.
+            The last two are streamed, of any size.
+        :param progress: called with the bytes sent and their total, ``None`` if it is not known.
+        :raises ValueError: for a path that cannot name a file.
+        :raises FileTransferError: the file could not be written.
+        :raises SandboxError: as for :meth:`run`.
+
+        Source: S0's ``putFile``; hazards P1 and P3.
+        """
+        key = session_key(session)
+        await self._files().put(key, path, data, progress)
+
+    async def read_file(self, session: str, path: str) -> ReadResult:
+        """Read a file of a session's sandbox, or say what else is there.
+
+        :returns: one of a closed union, told apart by ``kind``; a file of more than the configured
+            ``max_read_bytes`` is ``too-large``.
+        :raises ValueError: for a path that cannot name a file.
+        :raises FileTransferError: the file could not be read to its end, or not in time.
+        :raises SandboxError: as for :meth:`run`.
+
+        Source: S0's ``readFile``; hazards P2 and P4.
+        """
+        return await self._files().read(session_key(session), path)
+
+    async def harvest(
+        self,
+        session: str,
+        directory: str,
+        *,
+        max_files: int,
+        max_bytes: int,
+        max_total_bytes: int | None = None,
+    ) -> list[HarvestedFile]:
+        """Drain an outbox: return its files and remove what was returned.
+
+        In the order of their paths. A file that is rewritten meanwhile comes again, in its later
+        version; what is too large, or beyond the limits, stays. Links are not followed.
+
+        :param max_files: how many files at most.
+        :param max_bytes: larger files are left where they are; inclusive.
+        :param max_total_bytes: of all files together; ``None`` for no limit of its own.
+        :returns: nothing when the session has no sandbox.
+        :raises ValueError: for limits below 1, or a path that cannot name a directory.
+        :raises FileTransferError: the outbox is a link or no directory, or it could not be drained;
+            then nothing is lost.
+        :raises SandboxError: as for :meth:`run`.
+
+        Source: S0's ``harvest``; hazards P5 to P10.
+        """
+        return await self._files().harvest(
+            session_key(session),
+            directory,
+            max_files=max_files,
+            max_bytes=max_bytes,
+            max_total_bytes=max_total_bytes,
+        )
+
+    def _files(self) -> Files:
+        sessions, _ = self._parts()
+        bounds = self._bounds(
+            self._config.max_timeout, ready=self._config.control_timeout * _READY_PART
+        )
+        return Files(sessions, bounds, self._config.max_read_bytes)
 
     async def dispose_session(self, session: str) -> None:
         """Remove a conversation's container and workspace; end what runs in it first.
@@ -201,6 +296,44 @@ class LocalDockerExecutor:
         """
         sessions, _ = self._parts()
         await sessions.dispose(session_key(session))
+
+    async def evict_idle(self) -> int:
+        """Have the sandboxes of this process's idle sessions stop now; return how many did.
+
+        Stopped, not removed: the next call wakes them, with their files. The sandbox itself checks
+        that nobody uses it, so that one in use, by whichever process, is never stopped.
+
+        Source: S0's ``evictIdle``.
+        """
+        return await self._sweepers().idle.sweep()
+
+    async def sweep_unclaimed(self) -> int:
+        """Sweep the containers that no session here holds now; return how many went.
+
+        Idle ones are stopped; those stopped longer ago than ``ttl``, and those beyond
+        ``max_dormant``, are removed, and so are leftovers of starts and one-offs.
+
+        :raises SandboxError: the engine gave no certain answer; the next sweep finds what is left.
+
+        Source: S0's ``sweepUnclaimed``.
+        """
+        return await self._sweepers().unclaimed.sweep()
+
+    async def sweep_workspaces(self) -> int:
+        """Remove the workspaces now that no container holds and nobody used for ``ttl`` seconds.
+
+        :returns: how many there were.
+        :raises SandboxError: as for :meth:`sweep_unclaimed`.
+
+        Source: S0's ``sweepWorkspaces``, without its hourly gate.
+        """
+        return await self._sweepers().workspaces.sweep()
+
+    def _sweepers(self) -> Reapers:
+        self._parts()
+        if self._reapers is None:
+            raise ExecutorClosedError("the executor is not open")
+        return self._reapers
 
     def _bounds(self, limit: float, *, ready: float) -> Bounds:
         return Bounds(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from functools import partial
+from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -213,6 +213,9 @@ class _HostFile:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         # Not anyio's file, whose closing would be one more thing to await in a call that ends.
-        with await to_thread.run_sync(partial(self._path.open, "rb")) as file:
+        with await to_thread.run_sync(self._open) as file:
             while data := await to_thread.run_sync(file.read, _READ_AT_ONCE):
                 yield data
+
+    def _open(self) -> BufferedReader:
+        return self._path.open("rb")

@@ -20,7 +20,7 @@ from sandbox_exec._models import ExecResult
 from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
 from sandbox_exec._reach import Reach
 from sandbox_exec._remedy import GiveUp, treatment
-from sandbox_exec._sessions import Request, closed
+from sandbox_exec._sessions import Scripts, closed
 from sandbox_exec._slots import Slots, serve
 from sandbox_exec._start_error import start_error
 from sandbox_exec._startup import Starter
@@ -45,7 +45,7 @@ class OneOffs:
     _visits: Visits = Factory(Visits)
     closing: bool = False
 
-    async def run(self, request: Request, bounds: Bounds, *, user: str | None) -> ExecResult:
+    async def run(self, script: Scripts, bounds: Bounds, *, user: str | None) -> ExecResult:
         """Run a request in a sandbox of its own.
 
         :raises SandboxError: one of its leaves; there is nothing to heal, so at most the image is
@@ -57,10 +57,10 @@ class OneOffs:
         async with self._visits.enter() as visit:
             self._client.breaker.check()
             await self._starter.storage.check()
-            verdict = await self._attempt(visit, request, bounds, user)
+            verdict = await self._attempt(visit, script, bounds, user)
             if isinstance(verdict, NotStarted) and verdict.diagnosis.fault is Fault.IMAGE_MISSING:
                 await self._starter.images.ensure()
-                verdict = await self._attempt(visit, request, bounds, user)
+                verdict = await self._attempt(visit, script, bounds, user)
             if isinstance(verdict, Ended):
                 return verdict.result
             raise await self._failure(visit, verdict)
@@ -72,14 +72,14 @@ class OneOffs:
         await self._visits.quiet()
 
     async def _attempt(
-        self, visit: Visit, request: Request, bounds: Bounds, user: str | None
+        self, visit: Visit, script: Scripts, bounds: Bounds, user: str | None
     ) -> Verdict:
         conversation = new_conversation()
         visit.call = Call(
             self._client.runner,
             self._reach.one_off(user),
             conversation,
-            request(conversation),
+            script(conversation),
             bounds,
         )
         await self._slots.take(None)

@@ -96,9 +96,7 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     "disk": GiveUp("no-space", "it could not be written whole", transfer=True),
     "rename": GiveUp("rename", "it could not be put in its place", transfer=True),
     "outbox": GiveUp("bad-outbox", "the outbox is a link or no directory", transfer=True),
-    "tools": GiveUp(
-        "no-tools", "the image lacks dd, find, ls, mkdir, mv or touch", transfer=True
-    ),
+    "tools": GiveUp("no-tools", "the image lacks dd, find, ls, mkdir, mv or touch", transfer=True),
     "busy": GiveUp(
         "outbox-busy", "another harvest has not ended for a minute", transfer=True, passing=True
     ),

@@ -7,7 +7,7 @@ have run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -15,10 +15,11 @@ from typing import Any, Final, TypeAlias
 import structlog
 from anyio import sleep
 from anyio.abc import TaskGroup
-from attrs import Factory, define, evolve, field
+from attrs import define, evolve
 
 from sandbox_exec._address import Bounds
 from sandbox_exec._call import Call
+from sandbox_exec._channel import Script
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.interface import ProgramMissing
 from sandbox_exec._errors import (
@@ -33,15 +34,17 @@ from sandbox_exec._models import ExecResult
 from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
 from sandbox_exec._reach import Reach
 from sandbox_exec._remedy import GiveUp, Remedy, beyond_repair, treatment
+from sandbox_exec._roster import Roster, Session
 from sandbox_exec._singleflight import Flight
 from sandbox_exec._slots import Slots, serve
 from sandbox_exec._startup import Started, Starter
 from sandbox_exec._tool_text import BROKEN_HINT, DISPOSED_HINT
-from sandbox_exec._visits import Visit, Visits
+from sandbox_exec._visits import Visit
 
-__all__ = ["Request", "SessionMap", "closed"]
+__all__ = ["Scripts", "SessionMap", "closed"]
 
-Request: TypeAlias = Callable[[Conversation], Sequence[bytes]]
+Scripts: TypeAlias = Callable[[Conversation], Script]
+"""Makes the script of an attempt; one that did not start is made anew."""
 
 _RETIRING_FOR: Final = 5.0
 """Seconds after which a retirement that has not ended is taken for dead."""
@@ -49,27 +52,6 @@ _RETIRING_FOR: Final = 5.0
 _RETIRING_STEP: Final = 0.1
 
 log = structlog.get_logger(__name__)
-
-
-@define(eq=False)
-class Session:
-    """One conversation's live state.
-
-    :ivar flight: the start of its container, under way or done; a failed one is forgotten.
-    :ivar visits: operations in flight; a session with any is never idle.
-    :ivar last_used: when the last operation ended (hazard S6).
-    :ivar unreaped: tags of lost commands that nobody could be asked to end.
-    :ivar untold: what was lost in restarts and rebuilds, and no result has said yet (hazard S16).
-    """
-
-    key: str
-    last_used: float
-    flight: Flight[Started] | None = None
-    known: bool = False
-    visits: Visits = Factory(Visits)
-    disposal: Flight[None] | None = None
-    untold: list[str] = Factory(list)
-    unreaped: list[int] = Factory(list)
 
 
 @define
@@ -91,11 +73,11 @@ class SessionMap:
     _reach: Reach
     _slots: Slots
     _clock: Callable[[], float]
-    _sessions: dict[str, Session] = field(factory=dict)
+    roster: Roster
     closing: bool = False
 
     async def run(
-        self, key: str, request: Request, bounds: Bounds, *, user: str | None = None
+        self, key: str, script: Scripts, bounds: Bounds, *, user: str | None = None
     ) -> ExecResult:
         """Run a request in a session's sandbox.
 
@@ -103,13 +85,18 @@ class SessionMap:
         :raises ValueError: for input that only the sandbox could reject, such as its user.
         """
         async with self._visit(key) as (session, visit):
-            return await self._run(session, visit, request, bounds, user)
+            return await self._run(session, visit, script, bounds, user)
+
+    async def exists(self, key: str) -> bool:
+        """Return whether a session has a sandbox, or files that outlive one.
+
+        :raises DaemonUnavailableError: when the engine does not say.
+        """
+        return self.roster.holds(key) or await self._starter.exists(key)
 
     async def dispose(self, key: str) -> None:
         """End what runs in a session and remove what it has; safe to call twice (hazard S10)."""
-        session = self._sessions.get(key)
-        if session is None:
-            session = self._sessions[key] = Session(key, self._clock())
+        session = self.roster.get(key)
         if session.disposal is None or session.disposal.failed:
             self._refuse_if_closing()
             session.disposal = Flight(self.group, partial(self._dispose, session))
@@ -118,15 +105,11 @@ class SessionMap:
     async def close(self) -> None:
         """Let nothing begin, end what is in flight, and wait for it, in bounded time."""
         self.closing = True
-        sessions = list(self._sessions.values())
+        sessions = self.roster.all()
         for session in sessions:
             session.visits.end_all(closed)
         for session in sessions:
             await session.visits.quiet()
-
-    def claimed(self) -> frozenset[str]:
-        """Return the keys that this process holds at this very moment."""
-        return frozenset(self._sessions)
 
     def _refuse_if_closing(self) -> None:
         if self.closing:
@@ -137,9 +120,7 @@ class SessionMap:
         """Count an operation as in flight, in a session that is not being disposed."""
         while True:
             self._refuse_if_closing()
-            session = self._sessions.get(key)
-            if session is None:
-                session = self._sessions[key] = Session(key, self._clock())
+            session = self.roster.get(key)
             if session.disposal is None:
                 break
             # What was asked for after a disposal gets a sandbox after it.
@@ -153,7 +134,7 @@ class SessionMap:
                 session.last_used = self._clock()
 
     async def _run(
-        self, session: Session, visit: Visit, request: Request, bounds: Bounds, user: str | None
+        self, session: Session, visit: Visit, script: Scripts, bounds: Bounds, user: str | None
     ) -> ExecResult:
         healing = _Healing()
         while True:
@@ -165,7 +146,7 @@ class SessionMap:
                 self._client.runner,
                 self._reach.in_container(started.id, user),
                 conversation,
-                request(conversation),
+                script(conversation),
                 bounds,
             )
             verdict = await self._converse(session.key, visit.call)
@@ -308,7 +289,7 @@ class SessionMap:
             await session.flight.wait()
         await self._starter.remove(session.key)
         session.flight = None
-        self._sessions.pop(session.key, None)
+        self.roster.drop(session.key)
 
 
 def closed(**facts: Any) -> ExecutorClosedError:  # noqa: ANN401  # the error's arguments

@@ -204,6 +204,13 @@ class Starter:
         inventory = await self._client.inspect(started.id)
         return any(c.state is EngineState.RUNNING for c in inventory.containers)
 
+    async def exists(self, key: str) -> bool:
+        """Return whether there is anything of a session: a container, or durable files."""
+        if self._config.workspace_root is not None:
+            return True
+        name = container_name(self._config.deployment, key)
+        return _only(await self._client.inspect(name), name) is not None
+
     async def remove(self, key: str) -> None:
         """Remove a session's container and its workspace, in this order."""
         name = container_name(self._config.deployment, key)

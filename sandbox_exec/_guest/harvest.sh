@@ -133,6 +133,7 @@ sbx_adopt() {
     done
     for sbx_d in "$sbx_claim"/old-*; do
         [ -d "$sbx_d" ] || return
+        [ ! -e "$sbx_d/hidden" ] || [ -d "$sbx_d/sent" ] || rm -f "$sbx_d/hidden"
         [ ! -d "$sbx_d/new" ] || sbx_fit "$sbx_d/new"
     done
 }

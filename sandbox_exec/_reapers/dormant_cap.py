@@ -28,7 +28,8 @@ def over_dormant_cap(dormant: Iterable[tuple[str, float]], maximum: int) -> list
 
 def surplus(dormant: Iterable[ContainerFacts], maximum: int) -> tuple[ContainerFacts, ...]:
     """Return which of the stopped containers are beyond the cap."""
-    by_id = {facts.id: facts for facts in dormant}
+    # Of those that stopped in the same moment, the one that was made first goes first.
+    by_id = {facts.id: facts for facts in sorted(dormant, key=lambda one: one.created)}
     # Without a time there is nothing to go by: it may only just be starting (hazard F7).
     times = [(facts.id, facts.finished) for facts in by_id.values() if facts.finished is not None]
     return tuple(by_id[id_] for id_ in over_dormant_cap(times, maximum))

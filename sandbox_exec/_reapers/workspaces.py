@@ -146,5 +146,7 @@ class WorkspaceReaper:
             await self._tidy.each("delete", (suffix,), doomed, seconds=DELETE_SECONDS)
             if doomed:
                 log.info("workspaces.removed", keys=doomed)
+                # What is known of their sessions is no longer worth telling.
+                self._roster.forget(self._config.ttl)
             deleted += len(doomed)
         return deleted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from attrs import define, field, frozen
 
@@ -80,6 +80,7 @@ class FakeContainer:
     :ivar state: the engine's word for it, e.g. ``running`` or ``exited``.
     :ivar flags: the flags it was made with, each with its values.
     :ivar files: the contents of its files by path; they outlive a stop, but those on a tmpfs.
+    :ivar odd: what paths are that are no files to be read: ``special`` or ``denied``.
     :ivar background: commands that left a process running.
     :ivar starts: how often it was started.
     :ivar disks: what is mounted in it, by where.
@@ -102,6 +103,7 @@ class FakeContainer:
     exit_code: int = 0
     starts: int = 0
     files: dict[str, bytes] = field(factory=dict, repr=False)
+    odd: dict[str, Literal["special", "denied"]] = field(factory=dict, repr=False)
     background: list[str] = field(factory=list)
     inhabitants: list[Ended] = field(factory=list, repr=False)
     disks: dict[str, FakeDisk] = field(factory=dict, repr=False)

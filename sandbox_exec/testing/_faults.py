@@ -76,11 +76,12 @@ class Stall:
 class Failure:
     """A command that fails.
 
+    :param answer: how it ends; ``None`` for one that is spared.
     :param creates: a ``run`` leaves the container that it could not start (hazard F11).
     """
 
     verb: str
-    answer: Completed
+    answer: Completed | None
     times: float
     creates: bool = False
 
@@ -89,7 +90,8 @@ class Failure:
 class GuestPlan:
     """How the next guest behaves.
 
-    :param dies: before it says that it is ready, or when it has the whole request.
+    :param dies: before it says that it is ready, when it has the whole request, or midway: in a
+        put, with some of the bytes, and in a harvest, when it has claimed.
     :param exit_code: what the engine's program ends with then.
     :param runs: the command runs before that.
     :param refuses: the reason it gives for not running the command.
@@ -97,7 +99,7 @@ class GuestPlan:
     :param protocol: the version it says it speaks.
     """
 
-    dies: Literal["before-ready", "after-sent"] | None = None
+    dies: Literal["before-ready", "after-sent", "midway"] | None = None
     exit_code: int = 137
     runs: bool = True
     refuses: str | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
+from math import inf
 from typing import Final
 
 from anyio import create_task_group
@@ -16,6 +18,7 @@ from sandbox_exec.testing._containers import FakeContainer
 from sandbox_exec.testing._execution import Execution, FakeKill
 from sandbox_exec.testing._faults import GuestPlan
 from sandbox_exec.testing._pipes import LineReader, Pipe
+from sandbox_exec.testing._transfers import Transfers
 
 __all__ = ["Book", "Guest"]
 
@@ -90,9 +93,9 @@ class Guest:
         while (line := await self.stdin.line()) is not None:
             verb, *words = line.split()
             match verb:
-                case b"run":
-                    status = await self._serve_run(words)
-                    if status is not None:
+                case b"run" | b"put" | b"read" | b"harvest":
+                    serve = self._serve_run if verb == b"run" else partial(self._transfer, verb)
+                    if (status := await serve(words)) is not None:
                         return status
                 case b"reap":
                     await self._reap(*words)
@@ -129,6 +132,21 @@ class Guest:
             self.container.stop(0)
         else:
             await self._say(self.stdout, f"kept {left}")
+
+    async def _transfer(self, verb: bytes, words: list[bytes]) -> int | None:
+        transfers = Transfers(
+            self.container,
+            self.plan,
+            self.stdin,
+            self.stdout,
+            self._nonce,
+            self._tag,
+            self.book.running,
+            partial(self._say, self.stdout),
+            self._end,
+        )
+        execution = Execution("", self.container, inf, self.book.clock, self.book.killed)
+        return await transfers.serve(verb, words, execution)
 
     async def _serve_run(self, words: list[bytes]) -> int | None:
         """Serve one request; return an exit status if it is the guest's last."""

@@ -77,6 +77,11 @@ class Scripting:
         self._faults.hung.append(hold)
         self._faults.stalls.append(Stall(_known(verb), acts, times, hold))
 
+    def spare_next(self, verb: str) -> None:
+        """Let the next call of ``verb`` go well, where the one after it shall not."""
+        self._faults.failures.append(Failure(_known(verb), None, 1))
+        self._faults.stalls.append(Stall(verb, acts=False, times=1))
+
     def hold(self, verb: str, *, acts: bool = False) -> FakeHold:
         """Let calls of ``verb`` wait until they are released.
 
@@ -103,6 +108,10 @@ class Scripting:
         :param runs: the command runs, whole, before that (hazard F19).
         """
         self._faults.guests.append(GuestPlan(dies="after-sent", exit_code=exit_code, runs=runs))
+
+    def die_midway_next(self, *, exit_code: int = 137) -> None:
+        """Let the next guest end with some of a put's bytes, or with a harvest's claims made."""
+        self._faults.guests.append(GuestPlan(dies="midway", exit_code=exit_code))
 
     def lose_end_frame_next(self, stream: Literal["stdout", "stderr"]) -> None:
         """Let the next guest forget the end frame of one stream."""
