@@ -14,6 +14,7 @@ from sandbox_exec import (
     ExecutorClosedError,
     LocalDockerExecutor,
     SandboxConfig,
+    SandboxDisposedError,
     create_executor,
     get_executor,
 )
@@ -169,6 +170,24 @@ async def test_closing_while_a_session_is_disposed(place: FakePlace) -> None:
         await sleep(0.02)
     assert caller.failed(ExecutorClosedError).started is False
     assert place.containers() == []
+
+
+async def test_the_first_ending_counts(place: FakePlace) -> None:
+    """A call that was being ended by a disposal when the executor closed was disposed."""
+    async with create_task_group() as group, place.hasty() as executor:
+        caller = Caller(executor, do.lasts)
+        group.start_soon(caller)
+        await until(lambda: place.daemon.executed)
+        place.daemon.hang()
+
+        async def dispose() -> None:
+            with pytest.raises(ExecutorClosedError):
+                await executor.dispose_session("chat")
+
+        group.start_soon(dispose)
+        await sleep(0.02)
+    assert caller.failed(SandboxDisposedError).started is True
+    place.daemon.thaw()
 
 
 async def test_closing_is_bounded(place: FakePlace) -> None:
