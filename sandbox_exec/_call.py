@@ -6,7 +6,6 @@ what it left behind is ended here, in bounded time, whether or not anybody still
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -149,7 +148,7 @@ class Call:
     async def _talk(self, process: CliProcess) -> None:
         if not await self._await_ready(process):
             return
-        started = time.monotonic()
+        started = self._bounds.clock()
         self.report.sent = await self._send_request(process)
         if not self.report.sent:
             return
@@ -160,7 +159,7 @@ class Call:
             await _send(process, KILL)
             with move_on_after(self._bounds.grace):
                 await self._read_end(process)
-        self.report.duration = time.monotonic() - started
+        self.report.duration = self._bounds.clock() - started
         if self.report.end is not None and not self._address.ephemeral:
             self.answered.set()
 
@@ -171,7 +170,7 @@ class Call:
                 before, frame = self._stdout.feed(data)
                 self._keep_engine_words(before)
                 if frame is not None:
-                    self.report.protocol = parse_ready(frame)
+                    self.report.hello = parse_ready(frame)
                     return self.report.ready
             # The program ended by itself: what it said and how it ended is all there will be.
             self.report.exit_code = await process.wait()

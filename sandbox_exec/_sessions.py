@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import structlog
 from anyio import sleep
 from anyio.abc import TaskGroup
 from attrs import Factory, define, evolve, field
@@ -29,6 +28,7 @@ from sandbox_exec._errors import (
     SandboxError,
 )
 from sandbox_exec._frames import Conversation, new_conversation
+from sandbox_exec._log import Log
 from sandbox_exec._models import ExecResult
 from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
 from sandbox_exec._reach import Reach
@@ -47,8 +47,9 @@ _RETIRING_FOR: Final = 5.0
 """Seconds after which a retirement that has not ended is taken for dead."""
 
 _RETIRING_STEP: Final = 0.1
+_RESTARTED: Final = "it had been restarted: its files are as they were, its processes are gone"
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 @define(eq=False)
@@ -58,6 +59,7 @@ class Session:
     :ivar flight: the start of its container, under way or done; a failed one is forgotten.
     :ivar visits: operations in flight; a session with any is never idle.
     :ivar last_used: when the last operation ended (hazard S6).
+    :ivar boot: which start of its container the last call met, to notice one that nobody told of.
     :ivar unreaped: tags of lost commands that nobody could be asked to end.
     :ivar untold: what was lost in restarts and rebuilds, and no result has said yet (hazard S16).
     """
@@ -69,6 +71,7 @@ class Session:
     visits: Visits = Factory(Visits)
     disposal: Flight[None] | None = None
     untold: list[str] = Factory(list)
+    boot: str | None = None
     unreaped: list[int] = Factory(list)
 
 
@@ -170,6 +173,7 @@ class SessionMap:
             )
             verdict = await self._converse(session.key, visit.call)
             if isinstance(verdict, Ended):
+                losses += self._restarted_by_others(session, visit.call)
                 session.untold = [loss for loss in session.untold if loss not in losses]
                 if verdict.unkillable:
                     await self._end_the_unkillable(session, started)
@@ -185,6 +189,12 @@ class SessionMap:
             visit.call = None
             await self._heal(session, started, verdict, healing)
 
+    def _restarted_by_others(self, session: Session, call: Call) -> tuple[str, ...]:
+        """Return the words about a restart between two calls that nobody here saw (hazard S16)."""
+        boot = call.report.hello.boot if call.report.hello is not None else "-"
+        known, session.boot = session.boot, boot
+        return () if known in {None, boot} else (_RESTARTED,)
+
     async def _heal(
         self, session: Session, started: Started, verdict: NotStarted, healing: _Healing
     ) -> None:
@@ -194,7 +204,7 @@ class SessionMap:
         :raises ValueError: when it was the caller's input.
         """
         step = treatment(verdict, looked=healing.looked)
-        log.info("sandbox.not_started", key=session.key, verdict=repr(verdict), step=repr(step))
+        log.info("sandbox.not_started", key=session.key, why=verdict.why, remedy=step.name)
         if isinstance(step, GiveUp):
             raise step.error()
         if step.remedy is Remedy.LOOK_AGAIN:
@@ -241,6 +251,7 @@ class SessionMap:
             started = await work()
             if started.reset is not None:
                 session.untold.append(started.reset)
+                session.boot = None
             return started
 
         session.flight = Flight(self.group, note_losses)
@@ -289,7 +300,7 @@ class SessionMap:
         what = (
             "the process that runs the command was killed inside the sandbox"
             if running
-            else "the sandbox was stopped or removed while the command ran"
+            else "the sandbox was stopped, paused or removed while the command ran"
         )
         return SandboxBrokenError(
             what,
