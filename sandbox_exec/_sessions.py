@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from anyio import sleep
 from anyio.abc import TaskGroup
-from attrs import Factory, define, evolve, field
+from attrs import define, evolve, field
 
 from sandbox_exec._address import Bounds
 from sandbox_exec._call import Call
@@ -33,11 +33,12 @@ from sandbox_exec._models import ExecResult
 from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
 from sandbox_exec._reach import Reach
 from sandbox_exec._remedy import GiveUp, Remedy, beyond_repair, treatment
+from sandbox_exec._roster import Session
 from sandbox_exec._singleflight import Flight
 from sandbox_exec._slots import Slots, serve
 from sandbox_exec._startup import Started, Starter
 from sandbox_exec._tool_text import BROKEN_HINT, DISPOSED_HINT
-from sandbox_exec._visits import Visit, Visits
+from sandbox_exec._visits import Visit
 
 __all__ = ["Request", "SessionMap", "closed"]
 
@@ -50,29 +51,6 @@ _RETIRING_STEP: Final = 0.1
 _RESTARTED: Final = "it had been restarted: its files are as they were, its processes are gone"
 
 log = Log(__name__)
-
-
-@define(eq=False)
-class Session:
-    """One conversation's live state.
-
-    :ivar flight: the start of its container, under way or done; a failed one is forgotten.
-    :ivar visits: operations in flight; a session with any is never idle.
-    :ivar last_used: when the last operation ended (hazard S6).
-    :ivar boot: which start of its container the last call met, to notice one that nobody told of.
-    :ivar unreaped: tags of lost commands that nobody could be asked to end.
-    :ivar untold: what was lost in restarts and rebuilds, and no result has said yet (hazard S16).
-    """
-
-    key: str
-    last_used: float
-    flight: Flight[Started] | None = None
-    known: bool = False
-    visits: Visits = Factory(Visits)
-    disposal: Flight[None] | None = None
-    untold: list[str] = Factory(list)
-    boot: str | None = None
-    unreaped: list[int] = Factory(list)
 
 
 @define

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable
 from typing import Final
 
-import structlog
 from anyio import Lock, to_thread
 from attrs import Factory, define
 
@@ -17,6 +16,7 @@ from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._errors import ContainerStartError
+from sandbox_exec._log import Log
 from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name, workspace_path
 from sandbox_exec._policy import tool_flags
 from sandbox_exec._start_error import start_error_from
@@ -39,7 +39,7 @@ for name in * .[!.]*; do
 done
 chmod 0700 ."""
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 def data_root(info: bytes) -> str | None:

@@ -198,7 +198,7 @@ async def test_refusals_of_the_callers_input(place: FakePlace, session: str | No
             "in passwd file.\n",
             exit_code=126,
         )
-        with pytest.raises(ValueError, match="no such user"):
+        with pytest.raises(ValueError, match="no user '"):
             await executor.run(ExecSpec(do.counts, session, user="x"))
     assert commands(place) == []
 

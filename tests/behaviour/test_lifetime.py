@@ -53,6 +53,16 @@ async def test_it_is_entered_once(place: FakePlace) -> None:
         await executor.__aenter__()
 
 
+async def test_what_is_no_call_is_refused(place: FakePlace) -> None:
+    """A wrong type is one clear ValueError, whoever is asked, and nothing starts."""
+    async with place.executor() as executor:
+        with pytest.raises(ValueError, match="must be an ExecSpec, not str"):
+            await executor.run("echo")  # type: ignore[arg-type]  # wrong on purpose
+        with pytest.raises(ValueError, match="session must be a non-empty str, not 5"):
+            await executor.dispose_session(5)  # type: ignore[arg-type]  # wrong on purpose
+    assert place.daemon.calls == []
+
+
 async def test_it_belongs_to_one_event_loop(place: FakePlace) -> None:
     """From another it says so, instead of hanging."""
     async with place.executor() as executor:
