@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker.interface import (
+    Argv,
+    CliProcess,
+    CommandRunner,
+    Completed,
+    NoAnswer,
+    ProgramMissing,
+)
 from sandbox_exec._errors import (
     CommandFailedError,
     ContainerStartError,
@@ -16,11 +24,25 @@ from sandbox_exec._errors import (
     SandboxError,
 )
 from sandbox_exec._executor import Executor, LocalDockerExecutor, create_executor, get_executor
-from sandbox_exec._models import ExecResult, ExecSpec, Gap, SandboxInfo
+from sandbox_exec._models import (
+    MAX_COMMAND_BYTES,
+    MAX_STDIN_BYTES,
+    ExecResult,
+    ExecSpec,
+    Gap,
+    SandboxInfo,
+    StreamName,
+)
 from sandbox_exec._tool_text import describe_sandbox, format_exec_result
 
 __all__ = [
+    "MAX_COMMAND_BYTES",
+    "MAX_STDIN_BYTES",
+    "Argv",
+    "CliProcess",
     "CommandFailedError",
+    "CommandRunner",
+    "Completed",
     "ContainerStartError",
     "DaemonUnavailableError",
     "EngineNotFoundError",
@@ -32,11 +54,14 @@ __all__ = [
     "FileTransferError",
     "Gap",
     "LocalDockerExecutor",
+    "NoAnswer",
+    "ProgramMissing",
     "SandboxBrokenError",
     "SandboxConfig",
     "SandboxDisposedError",
     "SandboxError",
     "SandboxInfo",
+    "StreamName",
     "create_executor",
     "describe_sandbox",
     "format_exec_result",

@@ -34,6 +34,7 @@ MAX_STDIN_BYTES = 64 * 1024 * 1024
 """The most standard input a call may carry; larger inputs belong into a file."""
 
 StreamName = Literal["stdout", "stderr"]
+"""One of a command's two output streams."""
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?\Z")
