@@ -55,7 +55,7 @@ def show_defaults(  # Sphinx decides on the arguments
 ) -> tuple[str | None, str | None]:
     """Write defaults in signatures as a caller would, and none for what no caller makes."""
     if name in _MADE_FOR_YOU:
-        return None, None
+        return "", None
     for ugly, plain in _DEFAULTS.items():
         signature = signature and signature.replace(ugly, plain)
     return signature, result
