@@ -22,6 +22,8 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Without an engine: pure tests, behaviour on the fake, real processes.
 UNIT_PATHS = $(wildcard tests/unit tests/behaviour tests/process)
 FAST = not engine and not soak
+# These mostly wait, so they do it side by side; the engine's tests are timed, and run one by one.
+SPREAD := -n 4
 
 .PHONY: help
 help:  ## list the targets
@@ -61,14 +63,15 @@ fmt: $(STAMP)  ## format, and apply the safe fixes
 
 .PHONY: test-unit
 test-unit: $(STAMP)  ## what needs no engine, in under a minute
-	$(PY) -m pytest $(UNIT_PATHS) -m '$(FAST)' $(PYTEST_ARGS)
+	$(PY) -m pytest $(UNIT_PATHS) -m '$(FAST)' $(SPREAD) $(PYTEST_ARGS)
 
 # A missing engine is a failure here, not a skip: this is the target that promises the whole suite.
 .PHONY: test
 test: $(STAMP)  ## the whole suite on a real engine, with coverage
 	$(BIN)/coverage erase
+	$(PY) -m coverage run -m pytest $(UNIT_PATHS) -m '$(FAST)' $(SPREAD) $(PYTEST_ARGS)
 	SANDBOX_EXEC_REQUIRE_ENGINE=docker $(PY) -m tests.rig run --images all -- \
-	    $(PY) -m coverage run -m pytest -m 'not soak' $(PYTEST_ARGS)
+	    $(PY) -m coverage run -m pytest -m 'engine and not soak' $(PYTEST_ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker.interface import (
+    Argv,
+    CliProcess,
+    CommandRunner,
+    Completed,
+    NoAnswer,
+    ProgramMissing,
+)
 from sandbox_exec._errors import (
     CommandFailedError,
     ContainerStartError,
@@ -16,7 +24,15 @@ from sandbox_exec._errors import (
     SandboxError,
 )
 from sandbox_exec._executor import Executor, LocalDockerExecutor, create_executor, get_executor
-from sandbox_exec._models import ExecResult, ExecSpec, Gap, SandboxInfo
+from sandbox_exec._models import (
+    MAX_COMMAND_BYTES,
+    MAX_STDIN_BYTES,
+    ExecResult,
+    ExecSpec,
+    Gap,
+    SandboxInfo,
+    StreamName,
+)
 from sandbox_exec._read_result import (
     BinaryFile,
     DeniedPath,
@@ -32,8 +48,14 @@ from sandbox_exec._reapers.dormant_cap import over_dormant_cap
 from sandbox_exec._tool_text import describe_sandbox, format_exec_result
 
 __all__ = [
+    "MAX_COMMAND_BYTES",
+    "MAX_STDIN_BYTES",
+    "Argv",
     "BinaryFile",
+    "CliProcess",
     "CommandFailedError",
+    "CommandRunner",
+    "Completed",
     "ContainerStartError",
     "DaemonUnavailableError",
     "DeniedPath",
@@ -49,6 +71,8 @@ __all__ = [
     "HarvestedFile",
     "LocalDockerExecutor",
     "MissingPath",
+    "NoAnswer",
+    "ProgramMissing",
     "ReadResult",
     "SandboxBrokenError",
     "SandboxConfig",
@@ -56,6 +80,7 @@ __all__ = [
     "SandboxError",
     "SandboxInfo",
     "SpecialPath",
+    "StreamName",
     "TextFile",
     "TooLargeFile",
     "create_executor",

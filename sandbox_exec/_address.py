@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import field, frozen
@@ -30,18 +31,20 @@ class Address:
 
 @frozen
 class Bounds:
-    """What limits a call. Seconds, and bytes for the cap.
+    """What limits a call, and what measures it. Seconds, and bytes for the cap.
 
     :param ready: from starting the program to READY.
     :param limit: the command's own; the guest enforces it.
     :param grace: by which the host's timer trails it, and how long an ending may take.
     :param cap: kept of each output stream.
+    :param clock: monotonic seconds, for the duration.
     """
 
     ready: float
     limit: float
     grace: float
     cap: int
+    clock: Callable[[], float] = time.monotonic
 
 
 @frozen

@@ -6,7 +6,6 @@ what it left behind is ended here, in bounded time, whether or not anybody still
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class, move_on_after
@@ -153,9 +152,9 @@ class Call:
         if not await self._await_ready(process):
             return
         channel = Channel(process, self._stdout, self._stderr_end, self.report, self._bounds)
-        started = time.monotonic()
+        started = self._bounds.clock()
         await self._script(channel)
-        self.report.duration = time.monotonic() - started
+        self.report.duration = self._bounds.clock() - started
         if self.report.end is not None and not self._address.ephemeral:
             self.answered.set()
 
@@ -166,7 +165,7 @@ class Call:
                 before, frame = self._stdout.feed(data)
                 self._keep_engine_words(before)
                 if frame is not None:
-                    self.report.protocol = parse_ready(frame)
+                    self.report.hello = parse_ready(frame)
                     return self.report.ready
             # The program ended by itself: what it said and how it ended is all there will be.
             self.report.exit_code = await process.wait()

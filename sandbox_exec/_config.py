@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import posixpath
 import re
 from collections.abc import Callable
@@ -99,13 +100,14 @@ def _deployment(_instance: object, attribute: Attribute[Any], value: object) -> 
         _fail(attribute, value, "1 to 32 of a-z, 0-9, '_' and '-', starting with a letter or digit")
 
 
-def _blank_is_none(value: object) -> object:
+# What is of another type is handed on by these, for the validators to refuse.
+def _blank_is_none(value: str | None) -> str | None:
     return value.strip() or None if isinstance(value, str) else value
 
 
-def _clean_root(value: object) -> object:
-    value = _blank_is_none(value)
-    return posixpath.normpath(value) if isinstance(value, str) else value
+def _clean_root(value: str | os.PathLike[str] | None) -> str | None:
+    path = _blank_is_none(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    return posixpath.normpath(path) if isinstance(path, str) else path
 
 
 def _workspace_root(_instance: object, attribute: Attribute[Any], value: object) -> None:
@@ -144,7 +146,8 @@ class SandboxConfig:
         below ``idle_after``.
     :param max_dormant: how many stopped sandboxes are kept; 0 or less for any number.
     :param workspace_root: a directory on the *daemon's* host that holds one workspace a session;
-        ``None`` keeps ``/workspace`` inside the container. Made and kept with mode 0700.
+        ``None`` keeps ``/workspace`` inside the container. A path object will do. Made and kept
+        with mode 0700.
     :param runtime: the OCI runtime, such as ``"runsc"`` or ``"kata"``; ``None`` for the engine's.
     :param docker_host: which daemon, as ``DOCKER_HOST`` would say it.
     :param memory: memory in bytes, or text like ``"512m"``; no swap on top (hazard F9).

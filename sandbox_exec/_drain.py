@@ -14,7 +14,6 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
-import structlog
 from attrs import define, field, frozen
 
 from sandbox_exec._archive import Unreadable, archived_files
@@ -22,6 +21,7 @@ from sandbox_exec._channel import Channel, send
 from sandbox_exec._command import within_limit
 from sandbox_exec._errors import FileTransferError
 from sandbox_exec._frames import Conversation, Frame, harvest_request
+from sandbox_exec._log import Log
 from sandbox_exec._paths import harvested_path
 from sandbox_exec._read_result import HarvestedFile
 
@@ -35,7 +35,7 @@ _LONGEST_CLAIM: Final = 3500
 _NAMES_AT_ONCE: Final = 400
 _LARGEST: Final = 2**40
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 @frozen(order=True)

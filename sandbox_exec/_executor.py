@@ -9,7 +9,6 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-import structlog
 from anyio import CancelScope, create_task_group, get_cancelled_exc_class, lowlevel
 
 from sandbox_exec._address import Bounds
@@ -25,12 +24,14 @@ from sandbox_exec._files import Content, Files
 from sandbox_exec._frames import Conversation, run_request
 from sandbox_exec._guest import WORKSPACE
 from sandbox_exec._image import ImageSource
+from sandbox_exec._log import Log
 from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo, encode_text
 from sandbox_exec._naming import session_key
 from sandbox_exec._oneoff import OneOffs
 from sandbox_exec._reach import Reach
 from sandbox_exec._read_result import HarvestedFile, ReadResult
 from sandbox_exec._reapers.loop import Reapers
+from sandbox_exec._remedy import Rejected
 from sandbox_exec._roster import Roster
 from sandbox_exec._sessions import SessionMap
 from sandbox_exec._slots import Slots
@@ -44,7 +45,7 @@ __all__ = ["Executor", "LocalDockerExecutor", "create_executor", "get_executor"]
 _READY_PART: Final = 0.6
 """Part of the control timeout a guest gets to say READY; the rest is for asking the engine why."""
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 _open: list[LocalDockerExecutor] = []
 
 
@@ -193,9 +194,14 @@ class LocalDockerExecutor:
         Source: S0's ``run``; hazards S2 to S6 and C1 to C10.
         """
         sessions, one_offs = self._parts()
+        given: object = spec
+        if not isinstance(given, ExecSpec):
+            message = f"what is run must be an ExecSpec, not {type(spec).__name__}"
+            raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
         command = encode_text(spec.command, "command")
         env = {name: encode_text(value, name) for name, value in spec.env.items()}
-        cwd = encode_text(_directory(spec.cwd), "cwd")
+        directory = _directory(spec.cwd)
+        cwd = encode_text(directory, "cwd")
         limit = min(spec.timeout or self._config.default_timeout, self._config.max_timeout)
 
         def script(conversation: Conversation) -> CommandScript:
@@ -203,11 +209,15 @@ class LocalDockerExecutor:
                 run_request(conversation, command, limit=limit, cwd=cwd, env=env, stdin=spec.stdin)
             )
 
-        if spec.session is None:
-            bounds = self._bounds(limit, ready=self._config.start_timeout)
-            return await one_offs.run(script, bounds, user=spec.user)
-        bounds = self._bounds(limit, ready=self._config.control_timeout * _READY_PART)
-        return await sessions.run(session_key(spec.session), script, bounds, user=spec.user)
+        try:
+            if spec.session is None:
+                bounds = self._bounds(limit, ready=self._config.start_timeout)
+                return await one_offs.run(script, bounds, user=spec.user)
+            bounds = self._bounds(limit, ready=self._config.control_timeout * _READY_PART)
+            return await sessions.run(session_key(spec.session), script, bounds, user=spec.user)
+        except Rejected as error:
+            words = str(error).format(user=spec.user or "root", cwd=directory)
+            raise ValueError(words) from None
 
     async def put_file(
         self, session: str, path: str, data: Content, *, progress: Progress | None = None
@@ -336,9 +346,8 @@ class LocalDockerExecutor:
         return self._reapers
 
     def _bounds(self, limit: float, *, ready: float) -> Bounds:
-        return Bounds(
-            ready=ready, limit=limit, grace=self._config.grace, cap=self._config.max_output_bytes
-        )
+        config = self._config
+        return Bounds(ready, limit, config.grace, config.max_output_bytes, self._clock)
 
     def _parts(self) -> tuple[SessionMap, OneOffs]:
         if self._sessions is None or self._one_offs is None or self._sessions.closing:

@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import structlog
 from anyio import to_thread
 from attrs import define, frozen
 
@@ -16,6 +15,7 @@ from sandbox_exec._address import Bounds
 from sandbox_exec._drain import DrainScript
 from sandbox_exec._errors import FileTransferError
 from sandbox_exec._frames import Conversation
+from sandbox_exec._log import Log
 from sandbox_exec._paths import directory_path, file_path
 from sandbox_exec._read_result import (
     DeniedPath,
@@ -43,7 +43,7 @@ _READ_LIMIT: Final = 30.0
 _HARVESTS: Final = 8
 """Attempts to get hold of a file, when everything that was chosen is gone before it is claimed."""
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 _BY_KIND: Final[dict[str, Callable[[], ReadResult]]] = {
     "missing": MissingPath,

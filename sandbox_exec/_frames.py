@@ -22,6 +22,7 @@ __all__ = [
     "End",
     "Frame",
     "FrameScanner",
+    "Ready",
     "harvest_request",
     "hello",
     "new_conversation",
@@ -176,12 +177,26 @@ def parse_end(frame: Frame) -> End | None:
     return End(exit_code, *(letter in flags for letter in "tukos"))
 
 
-def parse_ready(frame: Frame) -> int | None:
-    """Return the protocol version of a ``ready`` frame, or ``None`` if it is none."""
-    if frame.word != "ready" or len(frame.arguments) != 1:
+@frozen
+class Ready:
+    """A guest's first words.
+
+    :param protocol: the version it speaks.
+    :param boot: differs between two starts of one container; ``-`` where there is nothing to tell.
+    """
+
+    protocol: int
+    boot: str
+
+
+def parse_ready(frame: Frame) -> Ready | None:
+    """Return what a ``ready`` frame says, or ``None`` if it is none or says nonsense."""
+    if frame.word != "ready" or len(frame.arguments) != 2:  # noqa: PLR2004
         return None
-    text = frame.arguments[0]
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else None  # noqa: PLR2004
+    text, boot = frame.arguments
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or len(boot) > 40:  # noqa: PLR2004
+        return None
+    return Ready(int(text), boot)
 
 
 @define

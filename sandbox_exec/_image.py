@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import structlog
 from attrs import define, field
 
 from sandbox_exec._config import SandboxConfig
@@ -10,13 +9,14 @@ from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.inventory import ContainerFacts, ImageFacts, Inventory
 from sandbox_exec._errors import ContainerStartError
+from sandbox_exec._log import Log
 from sandbox_exec._policy import Policy, make_policy
 from sandbox_exec._start_error import start_error_from
 from sandbox_exec._tool_text import START_HINT
 
 __all__ = ["ImageSource"]
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 @define

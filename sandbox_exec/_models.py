@@ -34,6 +34,7 @@ MAX_STDIN_BYTES = 64 * 1024 * 1024
 """The most standard input a call may carry; larger inputs belong into a file."""
 
 StreamName = Literal["stdout", "stderr"]
+"""One of a command's two output streams."""
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?\Z")
@@ -80,9 +81,10 @@ def _check_session(_instance: object, _attribute: Attribute[Any], value: object)
         raise ValueError(f"session must be a non-empty str or None, not {value!r}")
 
 
-def _check_env(
-    _instance: object, _attribute: Attribute[Any], value: Mapping[object, object]
-) -> None:
+def _check_env(_instance: object, _attribute: Attribute[Any], value: object) -> None:
+    if not isinstance(value, Mapping):
+        message = f"env must be a mapping, not {type(value).__name__}"
+        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
     size = 0
     for name, text in value.items():
         if not isinstance(name, str) or not _ENV_NAME.match(name):
@@ -101,18 +103,25 @@ def _check_user(_instance: object, _attribute: Attribute[Any], value: object) ->
         raise ValueError(f"user must be a name or number, optionally with :group, not {value!r}")
 
 
+# What is of another type is handed on by these, for the validators to refuse.
 def _to_env(value: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(value))
+    given: object = value
+    return MappingProxyType(dict(value)) if isinstance(given, Mapping) else value
 
 
-def _to_stdin(value: bytes | str | None) -> bytes | None:
+def _to_stdin(value: bytes | bytearray | memoryview | str | None) -> bytes | None:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
-    return None if value is None else bytes(value)
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 
-def _check_stdin(_instance: object, _attribute: Attribute[Any], value: bytes | None) -> None:
-    _check_size("stdin", len(value or b""), MAX_STDIN_BYTES)
+def _check_stdin(_instance: object, _attribute: Attribute[Any], value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, bytes):
+        message = f"stdin must be bytes or a str, not {type(value).__name__}"
+        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
+    _check_size("stdin", len(value), MAX_STDIN_BYTES)
 
 
 @frozen
@@ -129,7 +138,7 @@ class ExecSpec:
     :param cwd: the directory to run in, made when missing; relative paths start at ``/workspace``.
     :param user: the user to run as, ``name``, ``uid`` or either with ``:group``; root if left out.
     :param stdin: what the command reads on standard input, at most :data:`MAX_STDIN_BYTES`;
-        nothing if left out.
+        text is encoded as UTF-8; nothing if left out.
     :raises ValueError: for anything that cannot be run as given, before anything starts.
 
     Source: S0's ``ExecSpec`` (``command``, ``session``, ``timeoutMs``); hazards C6 and C8.

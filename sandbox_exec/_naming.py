@@ -49,13 +49,13 @@ def session_key(session: str) -> str:
 
     Lower case only, so that a case-insensitive workspace disk cannot merge two of them.
 
-    :raises ValueError: for an empty id.
+    :raises ValueError: for an empty id, and for one that is no ``str``.
 
     Source: S0's ``sessionKey``, which merged ids; hazard S1.
     """
-    if not session:
-        message = "session must not be empty"
-        raise ValueError(message)
+    given: object = session
+    if not isinstance(given, str) or not given:
+        raise ValueError(f"session must be a non-empty str, not {session!r}")
     # surrogatepass: an id is an opaque name, so even one that is no valid text has a key.
     digest = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
     prefix = _UNREADABLE.sub("-", session.lower())[:_PREFIX_LENGTH].strip("-")

@@ -110,14 +110,14 @@ class OneOffs:
             return error.fresh(**facts)
         if isinstance(verdict, Lost):
             return SandboxBrokenError(
-                "the sandbox was stopped or removed while the command ran",
+                "the sandbox was stopped, paused or removed while the command ran",
                 code="sandbox-lost",
                 hint=BROKEN_HINT,
                 **facts,
             )
         step = treatment(verdict, looked=True)
         if isinstance(step, GiveUp) and step.rejected:
-            return ValueError(step.what)
+            return step.error()
         line = visit.call.argv if visit.call is not None else ()
         diagnosis = verdict.diagnosis
         if isinstance(step, GiveUp):
@@ -126,10 +126,11 @@ class OneOffs:
             diagnosis = evolve(diagnosis, line=f"its guest refused ({verdict.refused})")
         elif verdict.silent:
             diagnosis = evolve(diagnosis, line="it said nothing in time")
-        return start_error(
+        failed = start_error(
             "a one-off sandbox could not be started",
             line,
             diagnosis,
             words=verdict.diagnosis.line,
             retryable=verdict.silent,
         )
+        return failed.fresh(code="start-timeout") if verdict.silent else failed

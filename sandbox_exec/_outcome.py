@@ -12,7 +12,7 @@ from attrs import Factory, define, field, frozen
 
 from sandbox_exec._collect import Collector
 from sandbox_exec._docker.diagnose import Diagnosis, Fault, diagnose
-from sandbox_exec._frames import End
+from sandbox_exec._frames import End, Ready
 from sandbox_exec._guest import PROTOCOL
 from sandbox_exec._models import ExecResult
 
@@ -25,7 +25,7 @@ class Report:
 
     :ivar engine_stdout: what came on standard output before the guest, bounded.
     :ivar engine_stderr: likewise on standard error.
-    :ivar protocol: the version in READY; ``None`` while there was none.
+    :ivar hello: what READY said; ``None`` while there was none.
     :ivar silent: time ran out before the request was written whole.
     :ivar sending: some of the request may be on its way.
     :ivar sent: the request was written whole.
@@ -42,7 +42,7 @@ class Report:
     stderr: Collector
     engine_stdout: bytes = field(default=b"", repr=False)
     engine_stderr: bytes = field(default=b"", repr=False)
-    protocol: int | None = None
+    hello: Ready | None = None
     silent: bool = False
     sending: bool = False
     sent: bool = False
@@ -62,7 +62,7 @@ class Report:
     @property
     def ready(self) -> bool:
         """Whether a guest that speaks our protocol answered."""
-        return self.protocol == PROTOCOL
+        return self.hello is not None and self.hello.protocol == PROTOCOL
 
 
 @frozen
@@ -85,6 +85,13 @@ class NotStarted:
     refused: str | None = None
     diagnosis: Diagnosis = Factory(lambda: Diagnosis(Fault.UNKNOWN, ""))
     silent: bool = False
+
+    @property
+    def why(self) -> str:
+        """What kept it from starting, for logs."""
+        if self.refused is not None:
+            return f"refused: {self.refused}"
+        return "no answer" if self.silent else self.diagnosis.fault.name.lower().replace("_", " ")
 
 
 @frozen

@@ -12,7 +12,7 @@ from sandbox_exec._errors import FileTransferError, SandboxBrokenError
 from sandbox_exec._outcome import NotStarted
 from sandbox_exec._tool_text import BROKEN_HINT
 
-__all__ = ["GiveUp", "Remedy", "Treatment", "beyond_repair", "treatment"]
+__all__ = ["GiveUp", "Rejected", "Remedy", "Treatment", "beyond_repair", "treatment"]
 
 
 class Remedy(Enum):
@@ -28,12 +28,21 @@ class Remedy(Enum):
     """Stop and start it: its files stay, its processes are lost."""
 
 
+class Rejected(ValueError):  # noqa: N818  # what the caller sees is a ValueError
+    """The sandbox rejects what it was given; ``{user}`` and ``{cwd}`` stand for the values."""
+
+
 @frozen
 class Treatment:
     """A remedy and, for one that costs something, the words about why."""
 
     remedy: Remedy
     why: str = ""
+
+    @property
+    def name(self) -> str:
+        """What is done, for logs."""
+        return self.remedy.name.lower().replace("_", " ")
 
 
 @frozen
@@ -51,12 +60,17 @@ class GiveUp:
     transfer: bool = False
     passing: bool = False
 
+    @property
+    def name(self) -> str:
+        """What is done, for logs."""
+        return f"none ({self.code})"
+
     def error(self) -> Exception:
         """Return what the caller is told."""
         if self.transfer:
             return FileTransferError(self.what, code=self.code, retryable=self.passing)
         if self.rejected:
-            return ValueError(self.what)
+            return Rejected(self.what)
         return SandboxBrokenError(self.what, code=self.code, hint=BROKEN_HINT)
 
 
@@ -76,8 +90,8 @@ _FULL: Final = (
 )
 
 _FAULTS: Final[dict[Fault, Treatment | GiveUp]] = {
-    Fault.BAD_USER: GiveUp("bad-user", "the sandbox has no such user", rejected=True),
-    Fault.NO_SHELL: GiveUp("no-shell", "the sandbox has no working sh any more"),
+    Fault.BAD_USER: GiveUp("bad-user", "the sandbox has no user {user!r}", rejected=True),
+    Fault.NO_SHELL: GiveUp("no-shell", "the sandbox has no working sh"),
     Fault.DISK_FULL: GiveUp("disk-full", "the disk on the engine's host is full"),
     Fault.PROCESSES_EXHAUSTED: Treatment(Remedy.RESTART, _FULL.format("processes")),
     Fault.MEMORY_EXHAUSTED: Treatment(Remedy.RESTART, _FULL.format("memory")),
@@ -85,7 +99,7 @@ _FAULTS: Final[dict[Fault, Treatment | GiveUp]] = {
 
 _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     "cwd": GiveUp(
-        "bad-cwd", "the working directory can be neither entered nor made", rejected=True
+        "bad-cwd", "the working directory {cwd!r} can neither be entered nor made", rejected=True
     ),
     "dd": GiveUp("no-dd", "the image has no dd, without which no standard input can be given"),
     "workspace": GiveUp("no-workspace", "/workspace is gone and cannot be made again"),

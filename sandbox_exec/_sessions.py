@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import structlog
 from anyio import sleep
 from anyio.abc import TaskGroup
 from attrs import define, evolve
@@ -30,6 +29,7 @@ from sandbox_exec._errors import (
     SandboxError,
 )
 from sandbox_exec._frames import Conversation, new_conversation
+from sandbox_exec._log import Log
 from sandbox_exec._models import ExecResult
 from sandbox_exec._outcome import Ended, Lost, NotStarted, Verdict, judge
 from sandbox_exec._reach import Reach
@@ -50,8 +50,9 @@ _RETIRING_FOR: Final = 5.0
 """Seconds after which a retirement that has not ended is taken for dead."""
 
 _RETIRING_STEP: Final = 0.1
+_RESTARTED: Final = "it had been restarted: its files are as they were, its processes are gone"
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 @define
@@ -151,6 +152,7 @@ class SessionMap:
             )
             verdict = await self._converse(session.key, visit.call)
             if isinstance(verdict, Ended):
+                losses += self._restarted_by_others(session, visit.call)
                 session.untold = [loss for loss in session.untold if loss not in losses]
                 if verdict.unkillable:
                     await self._end_the_unkillable(session, started)
@@ -166,6 +168,12 @@ class SessionMap:
             visit.call = None
             await self._heal(session, started, verdict, healing)
 
+    def _restarted_by_others(self, session: Session, call: Call) -> tuple[str, ...]:
+        """Return the words about a restart between two calls that nobody here saw (hazard S16)."""
+        boot = call.report.hello.boot if call.report.hello is not None else "-"
+        known, session.boot = session.boot, boot
+        return () if known in {None, boot} else (_RESTARTED,)
+
     async def _heal(
         self, session: Session, started: Started, verdict: NotStarted, healing: _Healing
     ) -> None:
@@ -175,7 +183,7 @@ class SessionMap:
         :raises ValueError: when it was the caller's input.
         """
         step = treatment(verdict, looked=healing.looked)
-        log.info("sandbox.not_started", key=session.key, verdict=repr(verdict), step=repr(step))
+        log.info("sandbox.not_started", key=session.key, why=verdict.why, remedy=step.name)
         if isinstance(step, GiveUp):
             raise step.error()
         if step.remedy is Remedy.LOOK_AGAIN:
@@ -222,6 +230,7 @@ class SessionMap:
             started = await work()
             if started.reset is not None:
                 session.untold.append(started.reset)
+                session.boot = None
             return started
 
         session.flight = Flight(self.group, note_losses)
@@ -270,7 +279,7 @@ class SessionMap:
         what = (
             "the process that runs the command was killed inside the sandbox"
             if running
-            else "the sandbox was stopped or removed while the command ran"
+            else "the sandbox was stopped, paused or removed while the command ran"
         )
         return SandboxBrokenError(
             what,

@@ -6,52 +6,36 @@ between, a name that is taken, a removal under way, somebody else's start, the n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import Enum, auto
+from collections.abc import Callable
 from typing import Final
 
-import structlog
 from anyio import sleep
 from attrs import define, evolve, frozen
 
 from sandbox_exec._config import SandboxConfig
+from sandbox_exec._disposition import Disposition, disposition, is_ours
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.diagnose import Fault, diagnose
+from sandbox_exec._docker.interface import Argv, Completed, NoAnswer
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState, Inventory
 from sandbox_exec._errors import ContainerStartError, SandboxBrokenError
 from sandbox_exec._guest import keepalive_command
 from sandbox_exec._image import ImageSource
-from sandbox_exec._naming import (
-    LABEL_DEPLOYMENT,
-    LABEL_KEY,
-    LABEL_POLICY,
-    container_name,
-)
+from sandbox_exec._log import Log
+from sandbox_exec._naming import LABEL_POLICY, container_name
 from sandbox_exec._policy import Policy, changed_parts, container_flags
 from sandbox_exec._start_error import start_error_from
 from sandbox_exec._storage import Storage
 from sandbox_exec._tool_text import BROKEN_HINT, START_HINT
 
-__all__ = ["Disposition", "Started", "Starter", "disposition"]
+__all__ = ["Started", "Starter"]
 
 _LOOK_EVERY: Final = 0.2
 _WAKE_TRIES: Final = 3
 _WOKEN: Final = "it had been stopped: its files are as they were, its processes are gone"
 
-log = structlog.get_logger(__name__)
-
-
-class Disposition(Enum):
-    """What to do with the container that has this name."""
-
-    CREATE = auto()
-    ADOPT = auto()
-    UNPAUSE = auto()
-    START = auto()
-    RECREATE = auto()
-    WAIT = auto()
-    FOREIGN = auto()
+log = Log(__name__)
 
 
 @frozen
@@ -66,38 +50,6 @@ class Started:
     reset: str | None = None
 
 
-_BY_STATE: Final[Mapping[EngineState, Disposition]] = {
-    EngineState.RUNNING: Disposition.ADOPT,
-    EngineState.PAUSED: Disposition.UNPAUSE,
-    EngineState.EXITED: Disposition.START,
-    EngineState.CREATED: Disposition.START,
-    EngineState.RESTARTING: Disposition.WAIT,
-    EngineState.REMOVING: Disposition.WAIT,
-    EngineState.DEAD: Disposition.RECREATE,
-    EngineState.UNKNOWN: Disposition.WAIT,
-}
-
-
-def disposition(
-    container: ContainerFacts | None, policy: Policy, *, deployment: str, key: str
-) -> Disposition:
-    """Return what to do with the container that has a session's name.
-
-    A changed policy is never adopted, however convenient the contents. A container that is not
-    ours is never touched.
-
-    Source: S0's ``adoptable``; hazards S3, S7, S9.
-    """
-    if container is None:
-        return Disposition.CREATE
-    if not _is_ours(container, deployment, key):
-        return Disposition.FOREIGN
-    by_state = _BY_STATE[container.state]
-    if by_state is Disposition.WAIT or container.labels.get(LABEL_POLICY) == policy.fingerprint:
-        return by_state
-    return Disposition.RECREATE
-
-
 @define
 class _Attempt:
     """One session's start: what was lost on the way, for whoever is told."""
@@ -107,11 +59,6 @@ class _Attempt:
     lost: str | None
     reset: str | None = None
     woken: int = 0
-
-
-def _is_ours(container: ContainerFacts, deployment: str, key: str) -> bool:
-    labels = container.labels
-    return (labels.get(LABEL_DEPLOYMENT), labels.get(LABEL_KEY)) == (deployment, key)
 
 
 @define
@@ -144,12 +91,31 @@ class Starter:
             if (started := await self._take(step, attempt, container, policy)) is not None:
                 return started
             if self._clock() >= deadline:
-                raise ContainerStartError(
-                    f"{name} was not running after {self._config.start_timeout:g} s",
-                    code="start-timeout",
-                    retryable=True,
-                    hint=START_HINT,
-                )
+                raise self._too_slow(name)
+
+    def _too_slow(self, name: str, argv: Argv = ()) -> ContainerStartError:
+        return ContainerStartError(
+            f"{name} was not running after {self._config.start_timeout:g} s",
+            code="start-timeout",
+            argv=argv,
+            retryable=True,
+            hint=START_HINT,
+        )
+
+    async def _patiently(self, argv: Argv, name: str) -> Completed:
+        """Make a call that starts a container, for as long as a start may take.
+
+        Nothing is removed when that was too long: the engine may still be at it, and the next start
+        then adopts what came of it.
+
+        :raises ContainerStartError: when it takes longer, of an engine that answers all the same.
+        :raises DaemonUnavailableError: when the engine answers nothing else either.
+        """
+        answer = await self._client.attempt(argv, self._config.start_timeout)
+        if isinstance(answer, NoAnswer):
+            await self._client.control(command_line.info())
+            raise self._too_slow(name, self._client.line(argv))
+        return answer
 
     async def _take(
         self,
@@ -189,8 +155,8 @@ class Starter:
 
         Then looked at like any other, as it may be gone meanwhile.
         """
-        argv = command_line.restart(started.id)
-        answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        name = container_name(self._config.deployment, key)
+        answer = await self._patiently(command_line.restart(started.id), name)
         log.warning("sandbox.restarted", key=key, why=why, exit_code=answer.exit_code)
         again = await self.start(key, lost=self.lost_container())
         done = answer.exit_code == 0
@@ -215,7 +181,7 @@ class Starter:
         """Remove a session's container and its workspace, in this order."""
         name = container_name(self._config.deployment, key)
         container = _only(await self._client.inspect(name), name)
-        if container is not None and _is_ours(container, self._config.deployment, key):
+        if container is not None and is_ours(container, self._config.deployment, key):
             await self._remove(container)
         await self.storage.remove_workspace(key)
 
@@ -230,7 +196,7 @@ class Starter:
             image=self._config.image,
             command=("sh", *keepalive_command()),
         )
-        answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        answer = await self._patiently(argv, name)
         if answer.exit_code == 0:
             log.info("sandbox.created", container=name, image=self._config.image)
             return answer.stdout.decode("ascii", "replace").strip()
@@ -258,7 +224,7 @@ class Starter:
         one that never ran holds nothing.
         """
         argv = command_line.start(container.id)
-        answer = await self._client.control(argv, timeout=self._config.start_timeout)
+        answer = await self._patiently(argv, container.name)
         never_ran = container.state is EngineState.CREATED
         if answer.exit_code == 0:
             log.info("sandbox.woken", container=container.name)

@@ -8,7 +8,6 @@ import secrets
 import shutil
 from collections.abc import Callable
 
-import structlog
 from anyio import Lock, to_thread
 from attrs import Factory, define
 
@@ -16,12 +15,13 @@ from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._errors import ContainerStartError
+from sandbox_exec._log import Log
 from sandbox_exec._tidy import DELETE_SECONDS, Tidy
 from sandbox_exec._tool_text import DISK_HINT
 
 __all__ = ["Storage", "data_root"]
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 def data_root(info: bytes) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import anyio
-import structlog
 
 from sandbox_exec import (
     ExecSpec,
@@ -17,8 +16,7 @@ from sandbox_exec import (
     format_exec_result,
 )
 
-# The library logs through structlog, which prints everything unless it is told otherwise.
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+log = logging.getLogger(__name__)
 
 
 class Message(NamedTuple):
@@ -54,7 +52,9 @@ async def run_tool(executor: LocalDockerExecutor, session: str, command: str) ->
         # Input that cannot be run, such as a NUL character: the model can do better.
         return f"The command was rejected: {error}"
     except SandboxError as error:
-        # The hint is written for a model. It says whether to try again or to do without.
+        # The message is for the operator. The hint is written for a model: it says whether to try
+        # again or to do without.
+        log.warning("%s (%s)", error, error.code)
         return error.hint or str(error)
     return format_exec_result(result)
 
@@ -98,7 +98,11 @@ async def main() -> None:
         finally:
             # A chat that may go on would keep its sandbox, and find it again tomorrow.
             with anyio.CancelScope(shield=True):
-                await executor.dispose_session(session)
+                try:
+                    await executor.dispose_session(session)
+                except SandboxError as error:
+                    # Raised from here, it would hide what went wrong in the conversation.
+                    log.warning("the sandbox of %s is left behind: %s", session, error)
 
 
 if __name__ == "__main__":

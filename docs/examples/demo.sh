@@ -2,15 +2,19 @@
 # Two commands in one session: the second finds the file that the first one left.
 set -eu
 
+# A deployment of its own: whatever sessions a user of this engine has, none of them is touched.
+deployment=demo-$$
 image=${SANDBOX_EXEC_DEMO_IMAGE:-sandbox-exec/busybox}
 
 # A demo that only prints would also "work" when nothing does, so each call names what it expects.
 call() {
     expected=$1
     command=$2
-    printf "\n$ sandbox-exec run --session demo --image %s -- '%s'\n" "$image" "$command"
+    printf "\n$ sandbox-exec run --deployment %s --session demo --image %s -- '%s'\n" \
+        "$deployment" "$image" "$command"
     status=0
-    sandbox-exec run --session demo --image "$image" -- "$command" </dev/null || status=$?
+    sandbox-exec run --deployment "$deployment" --session demo --image "$image" -- "$command" \
+        </dev/null || status=$?
     printf '[exit code %s]\n' "$status"
     if [ "$status" -ne "$expected" ]; then
         printf 'demo: expected exit code %s\n' "$expected" >&2
@@ -20,8 +24,8 @@ call() {
 
 # Also when a call failed: a demo leaves nothing behind.
 remove() {
-    printf '\n$ sandbox-exec rm demo\n'
-    sandbox-exec rm demo
+    printf '\n$ sandbox-exec rm --deployment %s demo\n' "$deployment"
+    sandbox-exec rm --deployment "$deployment" demo
 }
 trap remove EXIT
 

@@ -60,7 +60,7 @@ class EngineClient:
     def missing_program(self, error: ProgramMissing) -> EngineNotFoundError:
         """Return what a caller is told when the program cannot be found."""
         return EngineNotFoundError(
-            f"the engine's program {self.program!r} cannot be run: {error}",
+            f"the container engine is not usable here: {error}",
             argv=(self.program,),
             hint=DAEMON_DOWN_HINT,
         )
@@ -81,13 +81,23 @@ class EngineClient:
             is not there.
         :raises EngineNotFoundError: when there is no such program.
         """
-        seconds = self.timeout if timeout is None else timeout
+        answer = await self.attempt(argv, self.timeout if timeout is None else timeout)
+        if isinstance(answer, NoAnswer):
+            raise self.unavailable(argv, f"did not answer within {answer.after:g} s")
+        return answer
+
+    async def attempt(self, argv: Argv, seconds: float) -> Completed | NoAnswer:
+        """Make a control call whose silence need not mean that the engine is silent.
+
+        :raises DaemonUnavailableError: when the answer says that the daemon is not there.
+        :raises EngineNotFoundError: when there is no such program.
+        """
         try:
             answer = await self.runner.run(self.line(argv), timeout=seconds)
         except ProgramMissing as error:
             raise self.missing_program(error) from error
         if isinstance(answer, NoAnswer):
-            raise self.unavailable(argv, f"did not answer within {answer.after:g} s")
+            return answer
         if answer.exit_code == 0:
             self.breaker.clear()
             return answer

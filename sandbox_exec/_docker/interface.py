@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 Argv = tuple[str, ...]
+"""A command line, program first."""
 
 NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 

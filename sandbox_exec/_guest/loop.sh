@@ -1,8 +1,11 @@
 # The loop of the guest: requests are read here, and served by the other files.
 
 # On both streams, as the engine's program may have put words of its own on either.
-printf '\036%s ready 1\n' "$sbx_nonce" >&5
-sbx_say "ready 1"
+sbx_v=''
+read -r sbx_v sbx_l <"$sbx_state/boot"
+case $sbx_v in '' | *[!0-9.]*) sbx_v=- ;; esac
+printf '\036%s ready 1 %s\n' "$sbx_nonce" "$sbx_v" >&5
+sbx_say "ready 1 $sbx_v"
 sbx_watcher=
 while read -r sbx_verb sbx_limit sbx_cwd sbx_env sbx_lines sbx_bytes sbx_stdin; do
     case $sbx_verb in

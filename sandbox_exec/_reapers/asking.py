@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-import structlog
 from anyio import Semaphore, create_task_group
 from attrs import define, field
 
 from sandbox_exec._frames import Frame
+from sandbox_exec._log import Log
 
 __all__ = ["Answers", "Asker"]
 
 _AT_ONCE: Final = 10
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 @define

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import structlog
 from anyio import Lock
 from attrs import Factory, define, field
 
@@ -13,6 +12,7 @@ from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient, in_batches
 from sandbox_exec._docker.interface import Argv
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState
+from sandbox_exec._log import Log
 from sandbox_exec._naming import LABEL_KEY
 from sandbox_exec._reapers.asking import Asker
 from sandbox_exec._reapers.census import Census, is_session, take_census
@@ -23,7 +23,7 @@ from sandbox_exec._tidy import Tidy
 
 __all__ = ["FleetReaper"]
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 def _key(facts: ContainerFacts) -> str:

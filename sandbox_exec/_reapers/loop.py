@@ -6,7 +6,6 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import structlog
 from anyio import sleep
 from anyio.abc import TaskGroup
 from attrs import frozen
@@ -14,6 +13,7 @@ from attrs import frozen
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._frames import Frame
+from sandbox_exec._log import Log
 from sandbox_exec._reach import Reach
 from sandbox_exec._reapers.asking import Asker
 from sandbox_exec._reapers.fleet import FleetReaper
@@ -29,7 +29,7 @@ _MOST_BACKED_OFF: Final = 16
 
 Sweep = Callable[[], Awaitable[int]]
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 def pause_after(every: float, failures: int, chance: float) -> float:

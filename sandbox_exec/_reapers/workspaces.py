@@ -6,7 +6,6 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 
-import structlog
 from anyio import Lock
 from attrs import Factory, define, field, frozen
 
@@ -14,6 +13,7 @@ from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.inventory import EngineState
 from sandbox_exec._errors import SandboxError
+from sandbox_exec._log import Log
 from sandbox_exec._naming import LABEL_KEY, is_key
 from sandbox_exec._reapers.census import Census, is_session, key_in, take_census
 from sandbox_exec._roster import Roster
@@ -24,7 +24,7 @@ __all__ = ["Root", "WorkspaceReaper", "last_uses", "read_root", "stale"]
 _ASIDE = re.compile(r"aside ([a-z0-9-]+) ([0-9a-f]{16})")
 _USE = re.compile(r"([a-z0-9-]+) (\d{1,12})")
 
-log = structlog.get_logger(__name__)
+log = Log(__name__)
 
 
 @frozen

@@ -3,7 +3,7 @@ r"""An engine in memory, and time that moves when told to: for our tests and you
 ::
 
     async def greet(call: FakeCall) -> int:
-        await call.stdout(b"hi\\n")
+        await call.stdout(b"hi\n")
         return 0
 
     daemon = FakeDaemon(commands={"echo hi": greet})

@@ -120,7 +120,11 @@ class FakeDaemon(Scripting):
         self._store.untag(name)
 
     def down(self, words: str | None = None, exit_code: int | None = None) -> None:
-        """As in :class:`Scripting`; what runs in conversations is lost with them."""
+        """Let the engine be gone: calls say so at once; what runs in conversations is lost.
+
+        :param words: what the program says instead of that it cannot connect.
+        :param exit_code: what it ends with then.
+        """
         super().down(words, exit_code)
         for conversation in list(self._conversations):
             conversation.cut(_CUT_OFF)
@@ -184,7 +188,7 @@ class FakeDaemon(Scripting):
         timeout: float,
         env: Mapping[str, str] = NO_VARIABLES,  # noqa: ARG002  # control calls need none
     ) -> Completed | NoAnswer:
-        """Answer a control call; see :class:`CommandRunner`."""
+        """Answer a control call; see :meth:`sandbox_exec.CommandRunner.run`."""
         command = self._hear(argv)
         if isinstance(command, Exec) or (
             isinstance(command, Create) and command.kind == "attached"
@@ -198,7 +202,7 @@ class FakeDaemon(Scripting):
     async def open(
         self, argv: Argv, *, env: Mapping[str, str] = NO_VARIABLES
     ) -> AsyncIterator[CliProcess]:
-        """Open a conversation with a guest; see :class:`CommandRunner`."""
+        """Open a conversation with a guest; see :meth:`sandbox_exec.CommandRunner.open`."""
         command = self._hear(argv)
         self._check_guest(argv, command, env)
 

@@ -88,8 +88,9 @@ class Guest:
         self._nonce, _, self._tag = greeting.partition(b" ")
         if self.plan.dies == "before-ready":
             return self.plan.exit_code
-        await self._say(self.stderr, f"ready {self.plan.protocol}")
-        await self._say(self.stdout, f"ready {self.plan.protocol}")
+        ready = f"ready {self.plan.protocol} {self.container.starts}.00"
+        await self._say(self.stderr, ready)
+        await self._say(self.stdout, ready)
         while (line := await self.stdin.line()) is not None:
             verb, *words = line.split()
             match verb:

@@ -101,6 +101,21 @@ async def test_a_wait_for_a_slot_is_not_the_commands(place: FakePlace) -> None:
 
 
 @pytest.mark.parametrize("session", ["chat", None])
+async def test_a_duration_is_told_by_the_executors_clock(
+    place: FakePlace, session: str | None
+) -> None:
+    """One clock for all, so that a test may move it."""
+
+    async def think(call: FakeCall) -> int:
+        await call.sleep(7)
+        return 0
+
+    place.daemon.commands["think"] = think
+    async with place.executor() as executor:
+        assert (await executor.run(ExecSpec("think", session))).duration == 7
+
+
+@pytest.mark.parametrize("session", ["chat", None])
 async def test_a_slow_start_is_not_the_commands(place: FakePlace, session: str | None) -> None:
     """Neither a session's nor a one-off's (C3)."""
     async with place.executor(grace=0.05) as executor, create_task_group() as group:

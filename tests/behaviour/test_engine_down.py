@@ -16,6 +16,7 @@ from sandbox_exec import (
     ExecResult,
     ExecSpec,
     LocalDockerExecutor,
+    SandboxError,
 )
 from sandbox_exec.testing import FakeCall, FakeDaemon
 
@@ -149,9 +150,13 @@ async def test_one_control_call_without_an_answer(
         await prepare(place)
         place.daemon.hang_next(verb, acts=acts)
         begun = time.monotonic()
-        error = await failure(executor, DaemonUnavailableError, do.counts)
+        # An engine that answers all the same is not what is wrong with a start that does not.
+        starts = verb in {"start", "restart"}
+        kind = ContainerStartError if starts else DaemonUnavailableError
+        error: SandboxError = await failure(executor, kind, do.counts)
         assert time.monotonic() - begun < 1
-        assert (error.started, verb in error.argv) == (False, True)
+        assert error.code == ("start-timeout" if starts else "daemon-unavailable")
+        assert (error.started, error.retryable, verb in error.argv) == (False, True, True)
         assert (await chat(executor, do.shows_count)).stdout == "x\n"
         assert place.identity("chat") == before
         assert place.ran("rm") == []
@@ -162,10 +167,34 @@ async def test_a_creation_without_an_answer(place: FakePlace, acts: bool) -> Non
     """Whether it happened or not, the next call has one sandbox, and nothing was removed."""
     async with place.hasty() as executor:
         place.daemon.hang_next("run", acts=acts)
-        error = await failure(executor, DaemonUnavailableError, do.counts)
-        assert (error.started, len(place.containers())) == (False, int(acts))
+        error = await failure(executor, ContainerStartError, do.counts)
+        assert (error.code, error.started, error.retryable) == ("start-timeout", False, True)
+        assert len(place.containers()) == int(acts)
         await chat(executor, do.counts)
     assert (len(place.containers()), place.ran("rm")) == (1, [])
+
+
+@pytest.mark.parametrize("acts", [False, True])
+async def test_a_slow_engine_is_not_an_absent_one(place: FakePlace, acts: bool) -> None:
+    """A start beyond its budget says so, is not undone, and what came of it serves (S3)."""
+    place.daemon.slow_start(0.6, acts=acts)
+    async with place.hasty() as executor:
+        begun = time.monotonic()
+        error = await failure(executor, ContainerStartError, do.counts)
+        assert time.monotonic() - begun < 0.55
+        assert (error.code, error.retryable, "run" in error.argv) == ("start-timeout", True, True)
+        place.daemon._faults.stalls.clear()
+        assert (await chat(executor, do.counts)).exit_code == 0
+    assert (len(place.ran("run")), place.ran("rm")) == (2 - acts, [])
+
+
+async def test_a_start_of_an_engine_that_answers_nothing_else(place: FakePlace) -> None:
+    """Then it is the engine that is not there, and nothing was removed (S3)."""
+    async with place.hasty() as executor:
+        place.daemon.hang_next("run")
+        place.daemon.hang_next("info")
+        error = await failure(executor, DaemonUnavailableError, do.counts)
+        assert (error.started, "info" in error.argv, place.ran("rm")) == (False, True, [])
 
 
 async def test_a_removal_without_an_answer(place: FakePlace) -> None:

@@ -14,6 +14,7 @@ from sandbox_exec import (
     ExecutorClosedError,
     LocalDockerExecutor,
     SandboxConfig,
+    SandboxDisposedError,
     create_executor,
     get_executor,
 )
@@ -50,6 +51,16 @@ async def test_it_is_entered_once(place: FakePlace) -> None:
         assert (await chat(executor, do.speaks)).exit_code == 3
     with pytest.raises(ExecutorClosedError, match="once"):
         await executor.__aenter__()
+
+
+async def test_what_is_no_call_is_refused(place: FakePlace) -> None:
+    """A wrong type is one clear ValueError, whoever is asked, and nothing starts."""
+    async with place.executor() as executor:
+        with pytest.raises(ValueError, match="must be an ExecSpec, not str"):
+            await executor.run("echo")  # type: ignore[arg-type]  # wrong on purpose
+        with pytest.raises(ValueError, match="session must be a non-empty str, not 5"):
+            await executor.dispose_session(5)  # type: ignore[arg-type]  # wrong on purpose
+    assert place.daemon.calls == []
 
 
 async def test_it_belongs_to_one_event_loop(place: FakePlace) -> None:
@@ -169,6 +180,24 @@ async def test_closing_while_a_session_is_disposed(place: FakePlace) -> None:
         await sleep(0.02)
     assert caller.failed(ExecutorClosedError).started is False
     assert place.containers() == []
+
+
+async def test_the_first_ending_counts(place: FakePlace) -> None:
+    """A call that was being ended by a disposal when the executor closed was disposed."""
+    async with create_task_group() as group, place.hasty() as executor:
+        caller = Caller(executor, do.lasts)
+        group.start_soon(caller)
+        await until(lambda: place.daemon.executed)
+        place.daemon.hang()
+
+        async def dispose() -> None:
+            with pytest.raises(ExecutorClosedError):
+                await executor.dispose_session("chat")
+
+        group.start_soon(dispose)
+        await sleep(0.02)
+    assert caller.failed(SandboxDisposedError).started is True
+    place.daemon.thaw()
 
 
 async def test_closing_is_bounded(place: FakePlace) -> None:

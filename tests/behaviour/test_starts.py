@@ -11,6 +11,7 @@ from anyio import create_task_group, move_on_after, sleep
 from sandbox_exec import (
     ContainerStartError,
     ExecSpec,
+    SandboxBrokenError,
     SandboxDisposedError,
 )
 
@@ -294,3 +295,29 @@ async def test_a_disposal_during_a_start_leaves_nothing(place: FakePlace) -> Non
     assert after.result is not None
     assert after.result.reset is None
     assert len(place.daemon.executed) == len(place.containers()) == 1
+
+
+async def test_a_sandbox_that_ends_as_soon_as_it_starts(place: FakePlace) -> None:
+    """Started a few times, then called broken, and left as it is (S14)."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        before = place.identity("chat")
+        place.stop("chat")
+        place.daemon.fail_next("start", exit_code=0, times=20)
+        error = await failure(executor, SandboxBrokenError, do.counts)
+        assert (error.code, error.started, place.identity("chat")) == ("no-shell", False, before)
+        assert (1 < len(place.ran("start")) < 10, place.ran("rm")) == (True, [])
+
+
+async def test_a_sandbox_whose_shell_is_gone(place: FakePlace) -> None:
+    """Cannot be woken by anything, and is left for who wants its files (S14)."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        place.stop("chat")
+        words = (
+            "Error response from daemon: OCI runtime create failed: runc create failed: unable to "
+            'start container process: exec: "sh": executable file not found in $PATH: unknown\n'
+        )
+        place.daemon.fail_next("start", stderr=words)
+        error = await failure(executor, SandboxBrokenError, do.counts)
+        assert (error.code, error.started, place.ran("rm")) == ("no-shell", False, [])

@@ -54,7 +54,8 @@ class Talk:
         before, frame = scanner.feed(data)
         self.data[stream] += before
         while frame is not None:
-            frames.append(frame)
+            # Which start of the container it was differs from one engine to the next.
+            frames.append(Frame("ready", frame.arguments[:1]) if frame.word == "ready" else frame)
             before, frame = scanner.feed(b"")
             self.data[stream] += before
         return bool(data)

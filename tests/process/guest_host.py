@@ -20,6 +20,7 @@ from sandbox_exec._frames import (
     End,
     Frame,
     FrameScanner,
+    Ready,
     hello,
     new_conversation,
     parse_end,
@@ -118,7 +119,7 @@ class Guest:
         self.say(hello(self.talk))
         for stream in (0, 1):
             before, frame = self.until_frame(stream)
-            assert (before, frame and parse_ready(frame)) == (b"", 1)
+            assert (before, frame and parse_ready(frame)) == (b"", Ready(1, "-"))
         return self
 
     def ask(

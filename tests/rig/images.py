@@ -5,6 +5,7 @@ anything.
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,9 +93,19 @@ def import_tarball(
             check=False,
         )
     if done.returncode:
-        raise RigError(
-            f"import of {reference} failed: {done.stderr.decode(errors='replace').strip()}"
-        )
+        # The last line has the reason; what stands before it would make one line into many.
+        words = done.stderr.decode(errors="replace").strip().splitlines() or ["it does not say why"]
+        raise RigError(f"{engine[0]} cannot import {reference}: {words[-1]}{_advice(engine[0])}")
+
+
+def _advice(program: str) -> str:
+    """Return what to do about an import that failed, where that is known."""
+    if "podman" not in program or os.geteuid() == 0:
+        return ""
+    return (
+        "; podman without root needs ranges for this user in /etc/subuid and /etc/subgid, and "
+        "newuidmap (Debian: uidmap): add them and run `podman system migrate`, or run this as root"
+    )
 
 
 def is_current(

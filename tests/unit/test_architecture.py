@@ -173,6 +173,13 @@ def test_imports_are_declared(path: Path) -> None:
     assert roots <= allowed
 
 
+@pytest.mark.parametrize("path", sources(PACKAGE), ids=name_of)
+def test_only_one_module_logs_through_structlog(path: Path) -> None:
+    """By itself it prints to standard output, so the library's modules use `Log`."""
+    used = "structlog" in imported_names(ast.parse(path.read_text())).values()
+    assert not used or path.name in {"_log.py", "cli.py"}
+
+
 def test_public_modules_are_few() -> None:
     """Everything else is private, so that it can change."""
     found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -41,10 +42,10 @@ def test_clamps() -> None:
         ),
         *({"control_timeout": value} for value in (math.inf, "3", True, None)),
         *({"image": value} for value in ("", "-x", "a b", None, "a\n")),
-        *({"docker_host": value} for value in ("-H", "a b")),
+        *({"docker_host": value} for value in ("-H", "a b", 5)),
         *(
             {"workspace_root": value}
-            for value in ("relative", "/", "//", "/a:b", "/a,b", "/a\nb", "/..")
+            for value in ("relative", "/", "//", "/a:b", "/a,b", "/a\nb", "/..", 5, b"/a")
         ),
         *({"deployment": value} for value in ("", "A", "a.b", None)),
         *({"memory": value} for value in ("512q", "", None, 1024, -1, 1.5)),
@@ -67,6 +68,25 @@ def test_blank_means_none() -> None:
     config = SandboxConfig(image="x", workspace_root="  ", runtime="", docker_host=" ")
     assert (config.workspace_root, config.runtime, config.docker_host) == (None, None, None)
     assert SandboxConfig(image="x", workspace_root="/srv//ws/").workspace_root == "/srv/ws"
+
+
+def test_a_workspace_root_may_be_a_path() -> None:
+    """It is a str afterwards, as it goes into a command line and a label."""
+    config = SandboxConfig(image="x", workspace_root=Path("/srv/ws"))
+    assert config.workspace_root == "/srv/ws"
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation"),
+    [
+        ("workspace_root", "str | os.PathLike[str] | None"),
+        ("runtime", "str | None"),
+        ("docker_host", "str | None"),
+    ],
+)
+def test_the_constructor_says_what_it_takes(name: str, annotation: str) -> None:
+    """A converter's annotation is the constructor's, and `object` would help nobody."""
+    assert SandboxConfig.__init__.__annotations__[name] == annotation
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,11 @@ from sandbox_exec._models import MAX_COMMAND_BYTES, MAX_STDIN_BYTES, encode_text
         {"user": "a:b:c"},
         {"user": "a\n"},
         {"stdin": b"x" * (MAX_STDIN_BYTES + 1)},
+        {"stdin": 5},
+        {"stdin": [1, 2]},
+        {"env": 5},
+        {"env": [("A", "x")]},
+        {"env": None},
     ],
     ids=lambda value: repr(value)[:40],
 )
@@ -55,6 +60,8 @@ def test_what_can_run_is_taken() -> None:
     spec = ExecSpec("caf\udce9", "chat", math.inf, env={"_A1": "\n'\udcff"}, user="1000:app")
     assert encode_text(spec.command, "command") == b"caf\xe9"
     assert ExecSpec("x", stdin="é").stdin == b"\xc3\xa9"
+    assert ExecSpec("x", stdin=bytearray(b"a")).stdin == b"a"
+    assert ExecSpec("x", stdin=memoryview(b"a")).stdin == b"a"
     assert ExecSpec("x" * MAX_COMMAND_BYTES).timeout is None
 
 

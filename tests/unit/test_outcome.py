@@ -28,7 +28,7 @@ def report(*, stdout: bytes = b"", stderr: bytes = b"", **facts: object) -> Repo
 @pytest.mark.parametrize("code", [0, 1, 126, 137, 255])
 def test_a_command_may_say_and_return_anything(text: bytes, code: int) -> None:
     """With an end frame it is a result, whatever it looks like (S2)."""
-    verdict = judge(report(stdout=text, stderr=text, sent=True, protocol=1, end=End(code)))
+    verdict = judge(report(stdout=text, stderr=text, sent=True, end=End(code)))
     assert isinstance(verdict, Ended)
     assert (verdict.result.exit_code, verdict.result.timed_out) == (code, False)
     assert verdict.result.stderr == text.decode()
@@ -46,7 +46,7 @@ def test_without_a_request_nothing_can_have_started(text: bytes) -> None:
 @pytest.mark.parametrize("text", LIES)
 def test_a_request_without_an_end_is_lost(text: bytes) -> None:
     """Whatever was said: it may have run (F19)."""
-    verdict = judge(report(stdout=text, sent=True, protocol=1, exit_code=1))
+    verdict = judge(report(stdout=text, sent=True, exit_code=1))
     assert isinstance(verdict, Lost)
     assert verdict.partial.stdout == text.decode()
 

@@ -93,3 +93,18 @@ def test_an_exec_that_seems_to_race_in_a_healthy_container_found_it_full() -> No
     step = by_fault(Fault.RACED, looked=True)
     assert isinstance(step, Treatment)
     assert "run out of processes" in step.why
+
+
+@pytest.mark.parametrize(
+    ("verdict", "looked", "why", "done"),
+    [
+        (NotStarted(refused="fork"), False, "refused: fork", "restart"),
+        (NotStarted(silent=True), False, "no answer", "look again"),
+        (NotStarted(diagnosis=Diagnosis(Fault.NO_SHELL, "x")), True, "no shell", "none (no-shell)"),
+    ],
+)
+def test_a_decision_has_names_for_the_log(
+    verdict: NotStarted, looked: bool, why: str, done: str
+) -> None:
+    """Readable ones, and nothing of what the engine said."""
+    assert (verdict.why, treatment(verdict, looked=looked).name) == (why, done)

@@ -86,6 +86,27 @@ def test_images_are_chosen_by_name() -> None:
         images.chosen(["nix"])
 
 
+@pytest.mark.parametrize(("user", "advised"), [(0, False), (1000, True)])
+def test_an_import_that_fails_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, advised: bool
+) -> None:
+    """With the reason, and for a podman without root with what to do about it."""
+    podman = tmp_path / "podman"
+    podman.write_text("#!/bin/sh\necho 'Error: many' >&2\necho 'no subuid ranges' >&2\nexit 125\n")
+    podman.chmod(0o755)
+    tarball = tmp_path / "x.tar"
+    tarball.touch()
+    monkeypatch.setattr(Rootfs, "build", lambda _self: tarball)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    image = images.Image(Rootfs("x", _one))
+    with pytest.raises(RigError) as caught:
+        images.import_tarball(image, "a/b", environment=os.environ, engine=[str(podman)])
+    text = str(caught.value)
+    assert text.startswith(f"{podman} cannot import a/b: no subuid ranges")
+    assert "\n" not in text
+    assert ("run this as root" in text) == advised
+
+
 def test_each_image_has_a_recipe_of_its_own() -> None:
     """Images that share a root file system still differ by their settings."""
     assert len({image.recipe for image in images.IMAGES.values()}) == len(images.IMAGES)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.conftest import RealEngine
-from tests.engine.faults.freezer import thaw_containers
+from tests.engine.faults.freezer import set_frozen
 from tests.engine.faults.outside import Outside
 from tests.rig.daemon import PrivateDaemon
 from tests.rig.images import ensure_images
@@ -51,7 +51,7 @@ def daemon(live_restore: bool) -> Iterator[PrivateDaemon]:
     finally:
         daemon.thaw()
         # A frozen process does not even die.
-        thaw_containers(daemon)
+        set_frozen(daemon, frozen=False)
         daemon.stop()
 
 

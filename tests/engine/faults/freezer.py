@@ -1,4 +1,4 @@
-"""Lets paused containers go on behind the engine's back, for an engine that has locked itself up.
+"""Freezes and thaws containers behind the engine's back, for an engine that has locked itself up.
 
 A pause that meets the start of an ``exec`` can lock a container in docker for good (seen with
 20.10): the start waits inside the frozen cgroup and holds the lock that ``unpause`` needs.
@@ -13,13 +13,14 @@ from pathlib import Path
 from tests.rig.daemon import PrivateDaemon
 from tests.rig.leftovers import _cgroup_dirs
 
-_THAW = {"freezer.state": "THAWED", "cgroup.freeze": "0"}
+_WORDS = {"freezer.state": ("THAWED", "FROZEN"), "cgroup.freeze": ("0", "1")}
 
 
-def thaw_containers(daemon: PrivateDaemon) -> None:
-    """Unfreeze whatever is frozen in any container of this daemon."""
+def set_frozen(daemon: PrivateDaemon, frozen: bool, identity: str = "") -> None:
+    """Freeze or thaw the container with this id, or all containers of the daemon."""
     for top in _cgroup_dirs(daemon.cgroup):
         for directory, _, files in os.walk(top):
-            for name in _THAW.keys() & files:
-                with contextlib.suppress(OSError):
-                    (Path(directory) / name).write_text(_THAW[name])
+            for name in _WORDS.keys() & files:
+                if identity in Path(directory).name:
+                    with contextlib.suppress(OSError):
+                        (Path(directory) / name).write_text(_WORDS[name][frozen])

@@ -41,7 +41,7 @@ class Outside:
     environment: Mapping[str, str]
     deployment: str
 
-    def config(self, **settings: Any) -> SandboxConfig:
+    def config(self, **settings: object) -> SandboxConfig:
         wanted: dict[str, Any] = {
             "image": "sandbox-exec/busybox",
             "engine": self.program,
@@ -51,7 +51,7 @@ class Outside:
         }
         return SandboxConfig(**wanted)
 
-    def executor(self, **settings: Any) -> LocalDockerExecutor:
+    def executor(self, **settings: object) -> LocalDockerExecutor:
         return LocalDockerExecutor(self.config(**settings))
 
     def name(self, session: str) -> str:
@@ -122,7 +122,8 @@ class Outside:
     ) -> T:
         """Look until what is seen is accepted, and return it; after the limit, the last of it."""
         deadline = time.monotonic() + limit
-        while not accept(seen := await look()) and time.monotonic() < deadline:
+        # There is nobody outside who could set an event.
+        while not accept(seen := await look()) and time.monotonic() < deadline:  # noqa: ASYNC110
             await anyio.sleep(0.05)
         return seen
 

@@ -52,7 +52,7 @@ async def test_a_background_writer_writes_on(shared: Outside, image: str) -> Non
     however much it prints, and nobody gets to see it.
     """
     writer = (
-        "(sleep 1; i=0; while [ $i -lt 3 ]; do echo late; echo late >&2; i=$((i+1)); sleep 0.3; done"
+        "(sleep 1; for i in 1 2 3; do echo late; echo late >&2; sleep 0.3; done"
         "; head -c 3000000 /dev/zero; echo survived > note) & echo hi"
     )
     async with shared.executor(image=f"sandbox-exec/{image}") as executor:

@@ -160,7 +160,7 @@ async def test_a_process_that_is_killed(shared: Outside, tmp_path: Path, backend
     """
     script = tmp_path / "caller.py"
     script.write_text(SCRIPT)
-    caller = subprocess.Popen(
+    caller = subprocess.Popen(  # noqa: ASYNC220  # it is killed, and must not be ours to await
         [sys.executable, script, shared.program, shared.deployment, backend],
         env=dict(os.environ),
         stdout=subprocess.DEVNULL,

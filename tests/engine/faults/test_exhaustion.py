@@ -17,6 +17,15 @@ from tests.engine.faults.outside import Outside, asyncio_only, told, within
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
 images = pytest.mark.parametrize("image", ["busybox", "debian"])
+mostly_busybox = pytest.mark.parametrize(
+    "image", ["busybox", pytest.param("debian", marks=pytest.mark.soak)]
+)
+
+KILLER = (
+    "(while :; do for p in /proc/[0-9]*; do [ ${p#/proc/} = $$ ] || "
+    "kill -9 ${p#/proc/}; done; done) >/dev/null 2>&1 & sleep 1"
+)
+"""Spares its own parent only, which it takes for itself."""
 
 PATIENCE = 25.0
 """Seconds after which a call into a broken sandbox counts as hanging."""
@@ -30,8 +39,9 @@ async def attempt(
         try:
             return await executor.run(ExecSpec(command, "chat", timeout))
         except SandboxError as error:
-            assert error.hint, error
-            return error
+            failed = error
+    assert failed.hint, failed
+    return failed
 
 
 async def next_good(executor: LocalDockerExecutor, command: str) -> ExecResult:
@@ -82,10 +92,12 @@ async def test_processes_run_out(shared: Outside, image: str) -> None:
         await shared.at_rest("chat")
 
 
-@images
+@mostly_busybox
 @asyncio_only
 async def test_a_fork_bomb(shared: Outside, image: str) -> None:
-    """A bomb is ended by its limit or fails; the session goes on with its files."""
+    """A bomb is ended by its limit or fails, and the next call is served, or says in its own words
+    that it cannot fork; its files are kept.
+    """
     settings = {"image": f"sandbox-exec/{image}", "pids_limit": 64}
     async with shared.executor(**settings) as executor:
         await told(executor, "chat", "echo old > kept")
@@ -96,12 +108,15 @@ async def test_a_fork_bomb(shared: Outside, image: str) -> None:
             "b() { setsid sh -c 'while :; do sleep 600 & done' & }; b; b; b; wait",
         ):
             await attempt(executor, bomb, 2)
-            assert (await next_good(executor, "cat kept")).stdout == "old\n", bomb
+            # What it leaves behind may still hold all processes but the few that a guest needs.
+            result = await next_good(executor, "cat kept")
+            assert result.stdout == "old\n" or "fork" in result.stderr, (bomb, result)
             assert await shared.identity("chat") == before
-        await shared.at_rest("chat", limit=15)
+            await shared.engine("restart", "--time", "0", shared.name("chat"))
+            assert (await next_good(executor, "cat kept")).stdout == "old\n", bomb
 
 
-@images
+@mostly_busybox
 @asyncio_only
 async def test_memory_runs_out_under_a_command(shared: Outside, image: str) -> None:
     """A command that is killed for want of memory is a result that says so; the session goes on."""
@@ -139,7 +154,7 @@ async def test_memory_is_full(shared: Outside, image: str) -> None:
             assert (await next_good(executor, "cat kept")).stdout == "old\n"
 
 
-@images
+@mostly_busybox
 @asyncio_only
 async def test_the_state_directory_is_full(shared: Outside, image: str) -> None:
     """The guests' own directory, filled by a command, costs no more than a restart."""
@@ -162,7 +177,9 @@ async def test_the_state_directory_is_full(shared: Outside, image: str) -> None:
         "rm -rf /workspace; ln -s /nowhere /workspace",
         "rm -rf /workspace; ln -s /tmp /workspace",
         "rm -rf /workspace/inputs; echo file > /workspace/inputs",
+        "rm -rf /run/sandbox-exec/*",
         "rm -rf /run/sandbox-exec/*; mkdir /run/sandbox-exec/retiring",
+        "echo > /run/sandbox-exec/retired",
         "chmod 000 /workspace",
         "kill 1",
         "kill -TERM -1",
@@ -172,7 +189,7 @@ async def test_the_state_directory_is_full(shared: Outside, image: str) -> None:
         "ulimit -m 1; sleep 600 & echo hi",
     ],
 )
-@images
+@mostly_busybox
 @asyncio_only
 async def test_what_can_be_healed(shared: Outside, image: str, command: str) -> None:
     """After this the very next call is served, in the same container, with the workspace there."""
@@ -209,11 +226,10 @@ async def test_what_can_be_healed(shared: Outside, image: str, command: str) -> 
         "rm -rf /bin /usr /lib /lib64",
         "rm -rf --no-preserve-root / 2>/dev/null",
         "while :; do kill -9 -1; done",
-        "(while :; do for p in /proc/[0-9]*; do [ ${p#/proc/} = $$ ] || kill -9 ${p#/proc/}; done; done)"
-        " >/dev/null 2>&1 & sleep 1",
+        KILLER,
     ],
 )
-@images
+@mostly_busybox
 @asyncio_only
 async def test_what_may_be_broken_for_good(shared: Outside, image: str, command: str) -> None:
     """After this a session serves the next call or is called broken, which a disposal ends; it

@@ -12,7 +12,6 @@ from sandbox_exec import (
     ExecutorClosedError,
     LocalDockerExecutor,
     SandboxDisposedError,
-    SandboxError,
 )
 from tests.engine.faults.outside import Outside, asyncio_only, told, within
 
@@ -93,22 +92,23 @@ async def test_the_first_caller_leaves_and_the_second_is_served(shared: Outside)
 async def test_a_disposal_during_a_start_leaves_nothing(shared: Outside) -> None:
     """A start that lost to a disposal is cleaned up, whenever the disposal came."""
     async with shared.executor() as executor:
+        starts: list[bool | None] = []
+
+        async def call(session: str) -> None:
+            try:
+                await executor.run(ExecSpec("echo hi", session))
+            except SandboxDisposedError as error:
+                starts.append(error.started)
+
         for number in range(5):
             session = f"chat {number}"
-            errors: list[SandboxError] = []
-
-            async def call(session: str, errors: list[SandboxError]) -> None:
-                try:
-                    await executor.run(ExecSpec("echo hi", session))
-                except SandboxDisposedError as error:
-                    errors.append(error)
-
             async with within(30, "a disposal during a start"), anyio.create_task_group() as group:
-                group.start_soon(call, session, errors)
+                group.start_soon(call, session)
+                await anyio.wait_all_tasks_blocked()
                 await anyio.sleep(0.05 * number)
                 await executor.dispose_session(session)
                 assert await shared.containers() == []
-            assert [error.started for error in errors] in ([], [False], [None])
+        assert set(starts) <= {False, None}
         assert await shared.containers() == []
 
 
@@ -175,7 +175,7 @@ async def test_calls_and_disposals_in_a_loop(shared: Outside) -> None:
                     group.start_soon(call, number)
                 for _ in range(3):
                     before = answered
-                    while answered <= before + 1:
+                    while answered <= before + 1:  # noqa: ASYNC110  # a count, not an event
                         await anyio.sleep(0.02)
                     await executor.dispose_session("chat")
                 over.set()

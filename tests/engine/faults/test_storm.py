@@ -15,8 +15,7 @@ import pytest
 from attrs import define, field, frozen
 
 from sandbox_exec import ExecSpec, LocalDockerExecutor, SandboxError
-from tests.engine.faults.freezer import thaw_containers
-from tests.engine.faults.outside import Outside, asyncio_only
+from tests.engine.faults.outside import KEEPERS, Outside, asyncio_only
 from tests.rig.daemon import PrivateDaemon
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -52,6 +51,9 @@ class Storm:
     executor: LocalDockerExecutor
     chance: random.Random
     total: int
+    root: Path
+    held: set[str] = field(factory=set)
+    under_way: dict[str, set[str]] = field(factory=lambda: {name: set() for name in SESSIONS})
     attempts: list[Attempt] = field(factory=list)
     faults: list[tuple[str, float]] = field(factory=list)
     next_number: int = 0
@@ -66,13 +68,16 @@ class Storm:
             self.attempts.append(attempt)
             failures = 0 if attempt.good else failures + 1
             if failures:
-                await anyio.sleep(min(0.5 * 2 ** (failures - 1), 4))
+                await anyio.sleep(min(0.5 * 2 ** (failures - 1), 8))
 
     async def call(self, number: int, session: str) -> Attempt:
         identity = f"{number}-{secrets.token_hex(4)}"
         code = self.chance.choice((0, 0, 1, 7, 124, 137))
         pause = self.chance.choice(("0", "0", "0.1", "0.4"))
         command = f"echo {identity} >> ran; sleep {pause}; echo {identity}; exit {code}"
+        while session in self.held:  # noqa: ASYNC110  # short, and by nobody else's event
+            await anyio.sleep(0.02)
+        self.under_way[session].add(identity)
         begun = time.monotonic()
         with anyio.move_on_after(60) as patience:
             try:
@@ -80,10 +85,12 @@ class Storm:
             except SandboxError as error:
                 ended = time.monotonic()
                 what = f"{type(error).__name__}({error.code}): {error}"
+                self.under_way[session].discard(identity)
                 return Attempt(
                     number, identity, begun, ended, good=False, started=error.started, error=what
                 )
         ended = time.monotonic()
+        self.under_way[session].discard(identity)
         assert not patience.cancelled_caught, f"call {number} hung"
         assert (result.stdout, result.stderr, result.exit_code, result.timed_out) == (
             f"{identity}\n",
@@ -109,21 +116,27 @@ class Storm:
             began = time.monotonic()
             hurt = await fault()
             over = time.monotonic()
+            answered: list[float] = []
             async with anyio.create_task_group() as group:
                 for session in hurt:
-                    group.start_soon(self.recover, session)
-            took = time.monotonic() - over
+                    group.start_soon(self.recover, session, answered)
+            after = [moment - over for moment in sorted(answered)]
+            assert len(after) == len(hurt), f"a session was lost to {fault.__name__}"
             when = f"{began % 1000:.2f} to {over % 1000:.2f}"
-            print(f"{fault.__name__}, {when}: {', '.join(hurt)} answered after {took:.2f} s")
-            self.faults.append((fault.__name__, took))
+            took = f"{after[0]:.2f} to {after[-1]:.2f} s"
+            print(f"{fault.__name__}, {when}: {', '.join(hurt)} answered after {took}")
+            self.faults.append((fault.__name__, after[0]))
 
-    async def recover(self, session: str) -> None:
-        deadline = time.monotonic() + 30
+    async def recover(self, session: str, answered: list[float]) -> None:
+        # Longer than 10 s, as a daemon that died while it started an exec leaves that one container
+        # locked up for half a minute: not even its state can be asked for.
+        deadline = time.monotonic() + 45
         while time.monotonic() < deadline:
             self.probes += 1
             attempt = await self.call(self.total + self.probes, session)
             self.attempts.append(attempt)
             if attempt.good:
+                answered.append(attempt.ended)
                 return
             await anyio.sleep(0.3)
 
@@ -166,14 +179,23 @@ class Storm:
         return hurt
 
     async def pause_for_good(self) -> tuple[str, ...]:
-        hurt = await self.outside("pause")
+        session = self.chance.choice(SESSIONS)
+        # Not while an exec is being started: docker 20.10 then locks the container up for good, and
+        # no client can heal that. A command that runs already is stopped in its tracks.
+        self.held.add(session)
         try:
-            await self.private.engine("inspect", self.private.name(*hurt), check=False, limit=2)
-        except TimeoutError:
-            # Not a fault that any client of this engine can heal.
-            print("the engine has locked itself up with this pause, which is ended for it")
-            thaw_containers(self.daemon)
-        return hurt
+            with anyio.move_on_after(20):
+                while not self.under_way[session] <= self.ran().keys():  # noqa: ASYNC110
+                    await anyio.sleep(0.02)
+            await self.private.engine("pause", self.private.name(session), check=False)
+        finally:
+            self.held.discard(session)
+        return (session,)
+
+    def ran(self) -> Counter[str]:
+        """Return how often each identity was written down, by which call whatsoever."""
+        files = self.root.glob("*/ran")
+        return Counter(line for path in files for line in path.read_text().splitlines() if line)
 
     async def outside(self, *words: str) -> tuple[str, ...]:
         session = self.chance.choice(SESSIONS)
@@ -182,12 +204,20 @@ class Storm:
         return (session,)
 
 
-async def storm(daemon: PrivateDaemon, private: Outside, root: Path, seed: str, total: int) -> None:
+async def storm(
+    daemon: PrivateDaemon,
+    private: Outside,
+    root: Path,
+    seed: str,
+    total: int,
+    *,
+    live_restore: bool = False,
+) -> None:
     print(f"seed {seed}: replay with SANDBOX_EXEC_STORM_SEED={seed}")
     async with private.executor(
         workspace_root=str(root), control_timeout=3, start_timeout=20, grace=1
     ) as executor:
-        weather = Storm(private, daemon, executor, random.Random(seed), total)
+        weather = Storm(private, daemon, executor, random.Random(seed), total, root)
         async with anyio.create_task_group() as group:
             group.start_soon(weather.rage)
             for session in SESSIONS:
@@ -195,10 +225,13 @@ async def storm(daemon: PrivateDaemon, private: Outside, root: Path, seed: str, 
         daemon.thaw()
         for session in SESSIONS:
             await executor.run(ExecSpec("true", session))
-            await private.at_rest(session, limit=15)
-    ran = Counter(
-        line for path in root.glob("*/ran") for line in path.read_text().splitlines() if line
-    )
+            if live_restore:
+                # A guest whose daemon died under it may wait for a client that never speaks.
+                found = await private.processes(private.name(session))
+                assert len(found) <= KEEPERS + 3 * len(weather.faults), found
+            else:
+                await private.at_rest(session, limit=15)
+    ran = weather.ran()
     calls = [attempt for attempt in weather.attempts if attempt.number <= total]
     good = sum(attempt.good for attempt in calls)
     print(f"{len(weather.faults)} faults; {good} of {len(calls)} calls were answered")
@@ -215,7 +248,7 @@ async def storm(daemon: PrivateDaemon, private: Outside, root: Path, seed: str, 
     assert set(ran) <= {attempt.identity for attempt in weather.attempts}
     slow = [fault for fault in weather.faults if fault[1] > 10]
     assert not slow, "no call was answered within 10 s of these"
-    assert len(weather.faults) >= total // 40
+    assert len(weather.faults) >= 5
     assert good >= total * 3 // 4
 
 
@@ -239,4 +272,5 @@ async def test_many_storms(
     daemon: PrivateDaemon, private: Outside, tmp_path: Path, number: int, live_restore: bool
 ) -> None:
     """The same over and over, also with containers that outlive their daemon."""
-    await storm(daemon, private, tmp_path / "root", secrets.token_hex(4), 400)
+    seed = secrets.token_hex(4)
+    await storm(daemon, private, tmp_path / "root", seed, 400, live_restore=live_restore)
