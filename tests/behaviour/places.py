@@ -90,9 +90,9 @@ class FakePlace:
 
     def hasty(self, **settings: Any) -> LocalDockerExecutor:  # noqa: ANN401  # SandboxConfig's
         """Return an executor in real time, whose patience is short."""
-        patience = {"control_timeout": 0.12, "start_timeout": 0.2, "pull_timeout": 0.2}
+        patience = {"control_timeout": 0.3, "start_timeout": 0.5, "pull_timeout": 0.5}
         settings.setdefault("clock", time.monotonic)
-        return self.executor(**{**patience, "grace": 0.06, **settings})
+        return self.executor(**{**patience, "grace": 0.15, **settings})
 
     def container(self, session: str) -> FakeContainer:
         """Return a session's container."""

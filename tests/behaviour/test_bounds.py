@@ -154,7 +154,7 @@ async def test_a_survivor_does_not_delay_its_call(place: FakePlace) -> None:
         for _ in range(3):
             await chat(executor, do.serves)
         await chat(executor, do.speaks)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 5
     assert place.container("chat").background == [do.serves] * 3
 
 

@@ -29,7 +29,7 @@ def test_the_page_about_tests_shows_tests_that_pass() -> None:
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=110,
         check=False,
     )
     printed = ended.stdout.decode()
