@@ -60,7 +60,8 @@ class Call:
         self._stderr_ready = False
         self._stderr_end = Event()
         self._left_by_itself = False
-        self._abandoned = False
+        self._taken = False
+        self._left = Event()
 
     @property
     def tag(self) -> int:
@@ -81,7 +82,7 @@ class Call:
 
     def abort(self) -> None:
         """Let the call end its command and itself; harmless when it already has."""
-        self._abandoned = True
+        self._left.set()
         self._talking.cancel()
 
     async def outcome(self, doubt: Doubt | None = None) -> Report:
@@ -96,6 +97,8 @@ class Call:
                 if not (self.answered.is_set() or self.report.ready):
                     await self._settle(doubt)
             await self.answered.wait()
+            self._taken = True
+            self._left.set()
         except get_cancelled_exc_class():
             self.abort()
             with CancelScope(shield=True):
@@ -197,8 +200,7 @@ class Call:
 
     async def _part(self, process: CliProcess) -> None:
         """End the conversation: politely where it came to an end, else so that the tree dies."""
-        lasting = not (self._abandoned and self.report.tentative)
-        if self.report.end is not None and lasting:
+        if self.report.end is not None and await self._lasts():
             await send(process, DONE)
             if self.report.end.survivors and not self._address.ephemeral:
                 # The guest stays with the command's background processes. Once it has said so,
@@ -214,6 +216,17 @@ class Call:
             await self._drain(process, until=None)
             self.report.exit_code = await process.wait()
             self._left_by_itself = True
+
+    async def _lasts(self) -> bool:
+        """Return whether the guest may be told that its end was seen; waits for the caller's sake.
+
+        A caller that is cancelled just now never gets what it would be told to delete.
+        """
+        if not self.report.tentative:
+            return True
+        with move_on_after(self._bounds.grace):
+            await self._left.wait()
+        return self._taken
 
     async def _drain(self, process: CliProcess, *, until: str | None) -> None:
         data = b""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeAlias
 
 from anyio import Event, move_on_after
@@ -13,12 +14,15 @@ from sandbox_exec._docker.interface import CliProcess
 from sandbox_exec._frames import Frame, FrameScanner, parse_end
 from sandbox_exec._outcome import Report
 
-__all__ = ["Channel", "Pieces", "Script", "send", "take"]
+__all__ = ["Channel", "Pieces", "Script", "each", "send", "take"]
 
 Pieces: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
 
 _SLOWEST_UPLOAD: Final = 512 * 1024
 """Bytes a second below which sending is given up."""
+
+_CLOSING: Final = 2.0
+"""Seconds that a source of bytes gets to clean up, when it is left before its end."""
 
 
 async def send(process: CliProcess, data: bytes) -> bool:
@@ -59,18 +63,19 @@ class Channel:
         """
         report = self.report
         report.sending = True
-        async for piece in _each(pieces):
-            with move_on_after(self.bounds.ready + len(piece) / _SLOWEST_UPLOAD) as patience:
-                if not await send(self.process, piece):
-                    # The guest may have said why it stopped reading.
-                    with move_on_after(self.bounds.grace):
-                        await self.finish()
+        async with each(pieces) as iterator:
+            async for piece in iterator:
+                with move_on_after(self.bounds.ready + len(piece) / _SLOWEST_UPLOAD) as patience:
+                    if not await send(self.process, piece):
+                        # The guest may have said why it stopped reading.
+                        with move_on_after(self.bounds.grace):
+                            await self.finish()
+                        return False
+                if patience.cancelled_caught:
+                    # At once, before the rest can leave our buffer.
+                    self.process.kill()
+                    report.silent = True
                     return False
-            if patience.cancelled_caught:
-                # At once, before the rest can leave our buffer.
-                self.process.kill()
-                report.silent = True
-                return False
         report.sent = True
         return True
 
@@ -109,10 +114,18 @@ class Script(Protocol):
         """Hold this side of the conversation, until the report is over or time ran out."""
 
 
-async def _each(pieces: Pieces) -> AsyncIterator[bytes]:
-    if isinstance(pieces, AsyncIterable):
-        async for piece in pieces:
-            yield piece
-    else:
-        for piece in pieces:
-            yield piece
+@asynccontextmanager
+async def each(pieces: Pieces) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Iterate over pieces; a generator is closed in the end, however the block is left."""
+    iterator = aiter(pieces) if isinstance(pieces, AsyncIterable) else _awaited(pieces)
+    try:
+        yield iterator
+    finally:
+        if isinstance(iterator, AsyncGenerator):
+            with move_on_after(_CLOSING, shield=True):
+                await iterator.aclose()
+
+
+async def _awaited(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
-from sandbox_exec._channel import Channel
+from sandbox_exec._channel import Channel, each
 from sandbox_exec._command import within_limit
 from sandbox_exec._frames import Conversation, Frame, put_request, read_request
 
@@ -56,17 +57,18 @@ class PutScript:
     async def _pieces(self) -> AsyncIterator[bytes]:
         yield put_request(self._conversation, self._path)
         done = 0
-        async for chunk in self._chunks():
-            yield b"%d\n" % len(chunk)
-            for start in range(0, len(chunk), _SLICE):
-                piece = bytes(chunk[start : start + _SLICE])
-                yield piece
-                done += len(piece)
-                if self._progress is not None:
-                    self._progress(done, self._source.total)
+        async with aclosing(self._chunks()) as chunks:
+            async for chunk in chunks:
+                yield b"%d\n" % len(chunk)
+                for start in range(0, len(chunk), _SLICE):
+                    piece = bytes(chunk[start : start + _SLICE])
+                    yield piece
+                    done += len(piece)
+                    if self._progress is not None:
+                        self._progress(done, self._source.total)
         yield b"end\n"
 
-    async def _chunks(self) -> AsyncIterator[memoryview]:
+    async def _chunks(self) -> AsyncGenerator[memoryview, None]:
         """Cut and gather: each chunk costs the guest a process or two."""
         data = self._source.data
         if isinstance(data, bytes):
@@ -76,14 +78,15 @@ class PutScript:
             return
         gathered = bytearray()
         self.consumed = not self._source.repeatable
-        async for item in data:
-            gathered += item
-            while len(gathered) >= _CHUNK:
-                yield memoryview(bytes(gathered[:_CHUNK]))
-                del gathered[:_CHUNK]
-            if len(gathered) >= _SLICE * 4:
-                yield memoryview(bytes(gathered))
-                gathered.clear()
+        async with each(data) as items:
+            async for item in items:
+                gathered += item
+                while len(gathered) >= _CHUNK:
+                    yield memoryview(bytes(gathered[:_CHUNK]))
+                    del gathered[:_CHUNK]
+                if len(gathered) >= _SLICE * 4:
+                    yield memoryview(bytes(gathered))
+                    gathered.clear()
         if gathered:
             yield memoryview(bytes(gathered))
 

@@ -51,7 +51,7 @@ async def read(executor: LocalDockerExecutor, path: str = FILE) -> ReadResult:
 
 async def harvest(executor: LocalDockerExecutor, **limits: int) -> list[HarvestedFile]:
     found = await executor.harvest(
-        "chat", OUTBOX, **{"max_files": 100, "max_bytes": 10_000, **limits}
+        "chat", OUTBOX, **{"max_files": 100, "max_bytes": 10**6, **limits}
     )
     return list(found)
 
@@ -121,7 +121,9 @@ async def test_a_file_of_this_host_is_streamed(place: FakePlace, tmp_path: Path)
     assert place.container("chat").files[FILE] == b"x" * 3_000_000
 
 
-@pytest.mark.parametrize("path", ["", "a/", "a/..", ".", "a\0b", "x" * 256, "/" + "a/" * 2100 + "b"])
+@pytest.mark.parametrize(
+    "path", ["", "a/", "a/..", ".", "a\0b", "x" * 256, "/" + "a/" * 2100 + "b"]
+)
 async def test_a_path_that_names_no_file(place: FakePlace, path: str) -> None:
     """Is rejected before anything starts (P3)."""
     async with place.executor() as executor:
@@ -312,7 +314,9 @@ async def test_a_put_that_is_refused_says_why(place: FakePlace, reason: str) -> 
         assert len(place.ran("exec")) == before + 1
 
 
-@pytest.mark.parametrize(("reason", "retryable"), [("outbox", False), ("tools", False), ("busy", True)])
+@pytest.mark.parametrize(
+    ("reason", "retryable"), [("outbox", False), ("tools", False), ("busy", True)]
+)
 async def test_a_harvest_that_is_refused_says_why(
     place: FakePlace, reason: str, *, retryable: bool
 ) -> None:
@@ -326,19 +330,15 @@ async def test_a_harvest_that_is_refused_says_why(
         assert await harvest(executor) == [HarvestedFile("f", b"new")]
 
 
-@pytest.mark.parametrize("moment", ["midway", "after-sent", "lost-end"])
+@pytest.mark.parametrize("moment", ["midway", "after-sent"])
 async def test_a_harvest_that_dies_is_delivered_again(place: FakePlace, moment: str) -> None:
     """Whatever it had claimed (P7)."""
     async with place.executor() as executor:
         await put(executor)
         if moment == "midway":
             place.daemon.die_midway_next()
-        elif moment == "after-sent":
-            place.daemon.die_after_sent_next()
         else:
-            place.daemon.hang_next("exec")
-            place.daemon.thaw()
-            place.daemon.die_midway_next()
+            place.daemon.die_after_sent_next()
         with pytest.raises(SandboxBrokenError) as caught:
             await harvest(executor)
         assert caught.value.started is True
@@ -384,7 +384,7 @@ async def test_an_engine_that_is_gone_is_an_error(place: FakePlace, operation: O
         assert await drained(place, executor) == [("f", b"new")]
 
 
-async def failing_engine(place: FakePlace, verb: str, how: str) -> None:
+def failing_engine(place: FakePlace, verb: str, how: str) -> None:
     daemon = place.daemon
     if how == "fails":
         daemon.fail_next(verb, stderr="Error response from daemon: all is lost\n")
@@ -405,7 +405,7 @@ async def test_each_call_of_a_transfer_fails(
         await put(executor, FILE, b"old")
         place.stop("chat")
     async with place.hasty() as executor:
-        await failing_engine(place, verb, how)
+        failing_engine(place, verb, how)
         try:
             await operation(executor)
         except SandboxError:
@@ -428,7 +428,7 @@ async def test_at_any_moment_the_engine_or_container_goes(
     place: FakePlace, operation: Operation, event: str
 ) -> None:
     """A transfer fails or succeeds whole; what it did not deliver is there for the next one."""
-    for ticks in range(0, 400, 3):
+    for ticks in range(0, 400, 11):
         place.daemon = FakeDaemon(dict(place.daemon.commands))
         done: list[object] = []
         async with place.hasty(min_free_bytes=0, max_timeout=0.2, default_timeout=0.2) as executor:
@@ -510,8 +510,7 @@ async def test_disposal_ends_a_put(place: FakePlace) -> None:
                 await put(executor, FILE, endless())
 
         group.start_soon(upload)
-        await until(lambda: place.containers())
-        for _ in range(200):
+        while not place.daemon.conversations:
             await checkpoint()
         await executor.dispose_session("chat")
     assert place.containers() == []
