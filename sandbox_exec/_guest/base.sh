@@ -41,8 +41,9 @@ sbx_say() { printf '\036%s %s\n' "$sbx_nonce" "$1" >&4; }
 sbx_refuse() {
     trap - EXIT
     [ "$sbx_watcher" ] && kill -TERM "$sbx_watcher"
-    sbx_clear
+    # Said first: what follows needs a process, of which there may be none left.
     sbx_say "refused $1"
+    sbx_clear
     exit 0
 }
 

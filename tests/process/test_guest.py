@@ -295,7 +295,7 @@ def test_a_retiring_sandbox_starts_nothing(start: Start, tmp_path: Path) -> None
     guest.ask(f"touch {tmp_path}/ran")
     assert guest.until_frame(0)[1] == Frame("refused", ("retiring",))
     assert not (tmp_path / "ran").exists()
-    assert not list(guest.state.glob("run-*"))
+    assert eventually(lambda: not list(guest.state.glob("run-*")))
 
 
 def test_a_running_command_has_its_mark(start: Start) -> None:

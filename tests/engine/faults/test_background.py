@@ -29,10 +29,15 @@ async def test_a_background_child_does_not_delay_its_call(shared: Outside, image
     """
     async with shared.executor(image=f"sandbox-exec/{image}") as executor:
         usual = min([await timed(executor, "echo hi") for _ in range(5)])
+        begun, after = [], []
         for number in range(1, 4):
-            assert await timed(executor, "sleep 600 & echo hi") < usual + 0.4
-            assert await timed(executor, "echo hi") < usual + 0.4
+            begun.append(await timed(executor, "sleep 600 & echo hi"))
+            after.append(await timed(executor, "echo hi"))
             assert await shared.running("sleep 600", shared.name("chat")) == number
+        # A busy machine delays some; an engine that waits for the child delays all, by 2 s or more.
+        assert min(begun) < usual + 0.4
+        assert min(after) < usual + 0.4
+        assert max(begun + after) < usual + 1.5
         took: list[float] = []
 
         async def call(command: str) -> None:
@@ -41,7 +46,7 @@ async def test_a_background_child_does_not_delay_its_call(shared: Outside, image
         async with anyio.create_task_group() as group:
             for command in ("sleep 600 & echo hi", "echo hi", "sleep 600 & echo hi", "echo hi"):
                 group.start_soon(call, command)
-        assert max(took) < 4 * usual + 0.8
+        assert max(took) < 4 * usual + 1.5
         assert await shared.running("sleep 600", shared.name("chat")) == 5
 
 
