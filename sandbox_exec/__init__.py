@@ -23,7 +23,7 @@ from sandbox_exec._errors import (
     SandboxDisposedError,
     SandboxError,
 )
-from sandbox_exec._executor import Executor, LocalDockerExecutor, create_executor, get_executor
+from sandbox_exec._executor import LocalDockerExecutor, create_executor, get_executor
 from sandbox_exec._models import (
     MAX_COMMAND_BYTES,
     MAX_STDIN_BYTES,
@@ -33,6 +33,7 @@ from sandbox_exec._models import (
     SandboxInfo,
     StreamName,
 )
+from sandbox_exec._protocol import Executor
 from sandbox_exec._read_result import (
     BinaryFile,
     DeniedPath,

@@ -159,7 +159,7 @@ async def test_another_program_is_missing(daemon: FakeDaemon) -> None:
 
 @pytest.mark.parametrize(
     "request_line",
-    [b"put x\n", b"run 1 2\n", b"run 1.00 1 1 1 12 -\n/\nX=1; \nhi\nNONCE\n"],
+    [b"shout x\n", b"run 1 2\n", b"run 1.00 1 1 1 12 -\n/\nX=1; \nhi\nNONCE\n"],
     ids=["verb", "words", "variables"],
 )
 async def test_unknown_requests_fail_the_test(daemon: FakeDaemon, request_line: bytes) -> None:
