@@ -1,8 +1,16 @@
-"""``python -m sandbox_exec`` is the ``sandbox-exec`` command."""
+"""``python -m sandbox_exec``, and the ``sandbox-exec`` command."""
 
 import sys
 
-from sandbox_exec.cli import main
+
+def main() -> int:
+    """Run the command line; an interrupt while its modules are being loaded is no traceback."""
+    try:
+        from sandbox_exec import cli  # noqa: PLC0415  # what may be interrupted
+    except KeyboardInterrupt:
+        return 130
+    return cli.main()
+
 
 if __name__ == "__main__":
     sys.exit(main())

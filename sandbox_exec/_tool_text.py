@@ -19,6 +19,7 @@ __all__ = [
     "START_HINT",
     "describe_sandbox",
     "format_exec_result",
+    "size_in_words",
 ]
 
 DAEMON_DOWN_HINT: Final = (
@@ -62,7 +63,8 @@ DISK_HINT: Final = (
 
 _TIMED_OUT: Final = (
     "[The command reached its time limit and was killed; the output below is what it had printed "
-    "until then. Run something smaller, or ask for a longer timeout if it needs the time.]"
+    "until then. Run something smaller, or ask for a longer timeout if it had less than "
+    "the maximum.]"
 )
 _OOM_KILLED: Final = (
     "[The sandbox ran out of memory while the command ran, and processes in it were killed. Use "
@@ -116,7 +118,8 @@ def _amount(value: float, unit: str) -> str:
     return f"{text} {unit}" if text == "1" else f"{text} {unit}s"
 
 
-def _size(size: int) -> str:
+def size_in_words(size: int) -> str:
+    """Return a size in the largest unit that it has one of."""
     value, unit = float(size), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:  # noqa: PLR2004  # the factor between the units
@@ -154,10 +157,14 @@ def describe_sandbox(info: SandboxInfo) -> str:
         f"not carry over. {files} Files given to you are in /workspace/inputs; put files meant for "
         "the user into /workspace/outputs."
     )
+    limit = f"A command is killed after {_amount(info.default_timeout, 'second')}"
+    if info.default_timeout < info.max_timeout:
+        limit += (
+            f" unless a longer timeout is asked for, at most {_amount(info.max_timeout, 'second')}"
+        )
     limits = (
-        f"A command is killed after {_amount(info.default_timeout, 'second')} unless a longer "
-        f"timeout is asked for, at most {_amount(info.max_timeout, 'second')}. The sandbox has "
-        f"{_size(info.memory)} of memory, {_amount(info.cpus, 'CPU')} and room for "
+        f"{limit}. The sandbox has "
+        f"{size_in_words(info.memory)} of memory, {_amount(info.cpus, 'CPU')} and room for "
         f"{info.pids_limit} processes and threads."
     )
     task = f"Run a shell command with `sh -c` in a Linux container of the image {info.image}."

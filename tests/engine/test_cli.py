@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -124,7 +125,7 @@ def test_a_time_out_is_124(shell: Shell) -> None:
     """A command that takes too long is killed, its output so far is there, and a line says why."""
     ended = shell.call("run", "--timeout", "1", "--", "echo begun; sleep 600")
     assert (ended.returncode, ended.stdout) == (124, b"begun\n")
-    assert ended.stderr == b"sandbox-exec: the command was killed by its time limit\n"
+    assert ended.stderr == b"sandbox-exec: the command was killed by its time limit of 1 s\n"
     facts = json.loads(shell.call("run", "--timeout", "1", "--json", "--", "sleep 600").stdout)
     assert (facts["exit_code"], facts["timed_out"]) == (-1, True)
 
@@ -206,6 +207,23 @@ def test_ctrl_c_leaves_no_process_inside(
     assert (process.returncode, stdout, stderr) == (128 + number, b"", b"")
     assert not shell.runs_inside(f"sleep {seconds}")
     assert len(shell.containers()) == (1 if where else 0)
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_our_output_may_be_closed(shell: Shell, closed: int) -> None:
+    """`>&-` and `2>&-` cost nothing but the text: the status is the command's."""
+    words = shlex.join(shell.line("run", "--", "echo out; echo err >&2; exit 7"))
+    ended = subprocess.run(
+        ["sh", "-c", f"exec {words} {closed}>&-"],
+        env=shell.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    streams = [ended.stdout, ended.stderr]
+    assert (ended.returncode, streams.pop(closed - 1)) == (7, b"")
+    assert streams == [b"err\n" if closed == 1 else b"out\n"]
 
 
 def test_nobody_needs_to_read_our_output(shell: Shell) -> None:

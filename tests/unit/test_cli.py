@@ -14,7 +14,7 @@ import pytest
 import structlog
 from attrs import Factory, frozen
 
-from sandbox_exec import cli
+from sandbox_exec import __main__, cli
 from sandbox_exec.testing import FakeCall, FakeDaemon
 
 IMAGE = "sandbox-exec/busybox"
@@ -93,7 +93,9 @@ def test_a_time_out_is_124_with_the_output_so_far(capsys: pytest.CaptureFixture[
     assert cli.main(["run", "--timeout", "0.5", "--", "slow"], runner=daemon) == 124
     printed = capsys.readouterr()
     assert printed.out == "so far"
-    assert "time limit" in one_line(printed.err)
+    assert one_line(printed.err) == "the command was killed by its time limit of 0.5 s"
+    assert cli.main(["run", "--", "slow"], runner=daemon) == 124
+    assert one_line(capsys.readouterr().err).endswith("of 30 s")
 
 
 def test_a_long_time_limit_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,10 +243,72 @@ def test_a_failing_sandbox_is_125_and_one_line(capsys: pytest.CaptureFixture[str
         assert "docker daemon" in one_line(printed.err)
 
 
+def test_a_line_of_ours_begins_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the command's last line lacks, what we say is found at the beginning of one."""
+
+    async def mutter(call: FakeCall) -> int:
+        await call.stderr(b"no newline")
+        await call.sleep(3600)
+        return 0
+
+    assert cli.main(["run", "--", "mutter"], runner=FakeDaemon({"mutter": mutter})) == 124
+    first, second = capsys.readouterr().err.splitlines()
+    assert (first, second.partition(" ")[0]) == ("no newline", "sandbox-exec:")
+
+
+@pytest.mark.parametrize("where", [[], ["--session", "s"]], ids=["one-off", "session"])
+def test_output_before_a_failure_is_not_lost(
+    capsys: pytest.CaptureFixture[str], where: list[str]
+) -> None:
+    """What the command had printed when its sandbox failed comes before our line, or with it."""
+    daemon = FakeDaemon()
+
+    async def vanish(call: FakeCall) -> int:
+        await call.stdout(b"half an answer")
+        await call.stderr(b"and a warning")
+        daemon.down()
+        await call.forever()
+        return 0
+
+    daemon.commands["vanish"] = vanish
+    assert cli.main(["run", *where, "--", "vanish"], runner=daemon) == 125
+    printed = capsys.readouterr()
+    warning, ours = printed.err.splitlines()
+    assert (printed.out, warning) == ("half an answer", "and a warning")
+    assert "docker daemon" in one_line(ours + "\n")
+
+    daemon.up()
+    assert cli.main(["run", *where, "--json", "--", "vanish"], runner=daemon) == 125
+    printed = capsys.readouterr()
+    facts = json.loads(printed.out)
+    assert facts.pop("error") == one_line(printed.err)
+    assert "sandbox is down" in facts.pop("hint")
+    assert facts == {
+        "code": "daemon-unavailable",
+        "started": True,
+        "retryable": True,
+        "partial_stdout": "half an answer",
+        "partial_stderr": "and a warning",
+    }
+
+
+def test_a_rejected_command_is_an_object_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """What only the sandbox could reject has not started, and names the value."""
+    daemon = FakeDaemon(default=succeed)
+    daemon.refuse_next("cwd")
+    argv = ["run", "--json", "--cwd", "/etc/passwd", "--", "x"]
+    assert cli.main(argv, runner=daemon) == 125
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["code"], facts["started"], facts["retryable"]) == ("rejected", False, False)
+    assert "'/etc/passwd'" in facts["error"]
+
+
 def test_a_missing_program_is_125(capsys: pytest.CaptureFixture[str]) -> None:
     """So is an engine that is not installed."""
     assert cli.main(["run", "--engine", "nope", "--", "x"], runner=FakeDaemon()) == 125
-    assert "nope" in one_line(capsys.readouterr().err)
+    said = one_line(capsys.readouterr().err)
+    assert "cannot run 'nope'" in said
+    assert said.count("run") == 1
 
 
 @pytest.mark.parametrize(
@@ -288,7 +352,10 @@ def test_info_is_what_the_executor_says(capsys: pytest.CaptureFixture[str]) -> N
     assert (facts["kind"], facts["image"], facts["memory"]) == ("docker", IMAGE, 64 * 2**20)
     assert facts["unbounded"] == ["disk"]
     assert cli.main(["info"], runner=daemon) == 0
-    assert f"image: {IMAGE}\n" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert f"image: {IMAGE}\n" in text
+    assert "memory: 512 MiB\n" in text
+    assert "max_timeout: 300 s\n" in text
     assert daemon.calls == []
 
 
@@ -369,6 +436,43 @@ def test_output_that_cannot_be_written(
     assert capsys.readouterr().err.startswith(said)
 
 
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_closed_stream_costs_nothing_but_its_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], closed: str
+) -> None:
+    """`>&-` and `2>&-`: the status stays the command's, and the other stream is there."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, closed, None)
+        assert cli.main(["run", "--verbose", "--", "talk"], runner=FakeDaemon({"talk": talk})) == 3
+        assert cli.main(["run", "--engine", "nope", "--", "x"], runner=FakeDaemon()) == 125
+    printed = capsys.readouterr()
+    if closed == "stderr":
+        assert printed == ("out\ufffd", "")
+    else:
+        assert printed.out == ""
+        assert "err" in printed.err
+
+
+def test_an_interrupt_while_modules_are_loaded_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Impatience at the very start is no traceback either."""
+
+    class Impatient:
+        def find_spec(self, name: str, *_more: object) -> None:
+            if name == "sandbox_exec.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "sandbox_exec.cli")
+    monkeypatch.delattr("sandbox_exec.cli")
+    monkeypatch.setattr(sys, "meta_path", [Impatient(), *sys.meta_path])
+    assert __main__.main() == 130
+
+
+def test_the_entry_point_is_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sandbox-exec` and `python -m sandbox_exec` are the same."""
+    monkeypatch.setattr(cli, "main", lambda: 7)
+    assert __main__.main() == 7
+
+
 def test_the_log_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     """Standard output is the command's alone; below a warning nothing is logged unless asked."""
     daemon = FakeDaemon(default=succeed)
@@ -386,3 +490,17 @@ def test_help_says_what_the_statuses_mean(capsys: pytest.CaptureFixture[str]) ->
     assert ended.value.code == 0
     text: Any = capsys.readouterr().out
     assert all(status in text for status in ("124", "125", "128+N"))
+
+
+@pytest.mark.parametrize("verb", ["run", "rm", "info"])
+def test_help_is_plain_text_with_defaults(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    """What holds if an option is left out, without the marks of the documentation."""
+    for argv in ([verb, "--help"], ["--help"]):
+        with pytest.raises(SystemExit):
+            cli.main(argv)
+    text = capsys.readouterr().out
+    assert "``" not in text
+    assert "default: default" in " ".join(text.split())
+    assert ("--memory" in text) == (verb != "rm")
+    assert ("512 MiB" in text) == (verb != "rm")
+    assert ("(default: 30)" in text) == (verb == "run")

@@ -52,6 +52,15 @@ def test_a_time_out_leads_to_a_next_step() -> None:
     assert rest == "exit code: -1\n\nstdout:\nhalf"
 
 
+def test_a_longer_timeout_is_not_advised_where_there_is_none() -> None:
+    """Where the default is the maximum, asking for more would cost a turn."""
+    assert "longer timeout" in describe_sandbox(INFO)
+    text = describe_sandbox(evolve(INFO, default_timeout=300.0))
+    assert "killed after 300 seconds. The" in text
+    assert "longer" not in text
+    assert "less than the maximum" in format_exec_result(ExecResult("", "", -1, timed_out=True))
+
+
 def test_notes_come_before_what_they_change() -> None:
     """A reader that stops early has read what matters."""
     result = ExecResult("out", "", -1, timed_out=True, oom_killed=True, reset="the image changed.")
