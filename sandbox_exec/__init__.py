@@ -15,8 +15,9 @@ from sandbox_exec._errors import (
     SandboxDisposedError,
     SandboxError,
 )
-from sandbox_exec._executor import Executor, LocalDockerExecutor, create_executor, get_executor
+from sandbox_exec._executor import LocalDockerExecutor, create_executor, get_executor
 from sandbox_exec._models import ExecResult, ExecSpec, Gap, SandboxInfo
+from sandbox_exec._protocol import Executor
 from sandbox_exec._read_result import (
     BinaryFile,
     DeniedPath,

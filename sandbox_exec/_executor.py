@@ -7,16 +7,15 @@ import time
 from collections.abc import Callable
 from pathlib import PurePath
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import structlog
 from anyio import CancelScope, create_task_group, get_cancelled_exc_class, lowlevel
 
 from sandbox_exec._address import Bounds
 from sandbox_exec._command import CommandScript
+from sandbox_exec._composition import Parts, compose, describe
 from sandbox_exec._config import SandboxConfig
-from sandbox_exec._docker.breaker import Breaker
-from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.engine import cli_environment
 from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._docker.runner import SubprocessRunner
@@ -24,46 +23,18 @@ from sandbox_exec._errors import ExecutorClosedError
 from sandbox_exec._files import Content, Files
 from sandbox_exec._frames import Conversation, run_request
 from sandbox_exec._guest import WORKSPACE
-from sandbox_exec._image import ImageSource
 from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo, encode_text
 from sandbox_exec._naming import session_key
-from sandbox_exec._oneoff import OneOffs
-from sandbox_exec._reach import Reach
 from sandbox_exec._read_result import HarvestedFile, ReadResult
-from sandbox_exec._reapers.loop import Reapers
-from sandbox_exec._roster import Roster
-from sandbox_exec._sessions import SessionMap
-from sandbox_exec._slots import Slots
-from sandbox_exec._startup import Starter
-from sandbox_exec._storage import Storage
-from sandbox_exec._tidy import Tidy
 from sandbox_exec._transfer import Progress
 
-__all__ = ["Executor", "LocalDockerExecutor", "create_executor", "get_executor"]
+__all__ = ["LocalDockerExecutor", "create_executor", "get_executor"]
 
 _READY_PART: Final = 0.6
 """Part of the control timeout a guest gets to say READY; the rest is for asking the engine why."""
 
 log = structlog.get_logger(__name__)
 _open: list[LocalDockerExecutor] = []
-
-
-class Executor(Protocol):
-    """Where a side-effecting tool's command runs. Source: S0's ``Executor``."""
-
-    @property
-    def kind(self) -> str:
-        """A short tag for logs and user interfaces."""
-
-    @property
-    def info(self) -> SandboxInfo:
-        """The shape of the sandbox, so that tool text can describe it truthfully."""
-
-    async def run(self, spec: ExecSpec) -> ExecResult:
-        """Run one command to its end."""
-
-    async def dispose_session(self, session: str) -> None:
-        """Remove a conversation's sandbox and everything in it."""
 
 
 class LocalDockerExecutor:
@@ -104,21 +75,9 @@ class LocalDockerExecutor:
         self._clock = clock
         self._wall = wall
         self._reaps = reaps
-        self._reapers: Reapers | None = None
         self._loop: object = None
-        self._sessions: SessionMap | None = None
-        self._one_offs: OneOffs | None = None
-        self._info = SandboxInfo(
-            image=config.image,
-            network=config.network,
-            durable_workspace=config.workspace_root is not None,
-            default_timeout=config.default_timeout,
-            max_timeout=config.max_timeout,
-            memory=config.memory,
-            cpus=config.cpus,
-            pids_limit=config.pids_limit,
-            unbounded=("disk",),
-        )
+        self._open_parts: Parts | None = None
+        self._info = describe(config)
 
     @property
     def kind(self) -> str:
@@ -131,27 +90,15 @@ class LocalDockerExecutor:
         return self._info
 
     async def __aenter__(self) -> Self:
-        if self._sessions is not None:
+        if self._open_parts is not None:
             raise ExecutorClosedError("an executor can be entered only once")
         group = create_task_group()
         await group.__aenter__()
         self._loop = lowlevel.current_token()
-        config = self._config
-        client = EngineClient(
-            self._runner, config.engine, config.control_timeout, Breaker(self._clock)
-        )
-        tidy = Tidy(config, client)
-        starter = Starter(
-            config, client, ImageSource(config, client), Storage(config, client, tidy), self._clock
-        )
-        slots = Slots(config.max_parallel, config.queue_timeout)
-        reach = Reach(config, client)
-        roster = Roster(self._clock)
-        self._sessions = SessionMap(group, client, starter, reach, slots, self._clock, roster)
-        self._one_offs = OneOffs(group, client, starter, reach, slots)
-        self._reapers = Reapers.of(config, client, roster, reach, tidy, self._clock, self._wall)
+        parts = compose(self._config, self._runner, group, self._clock, self._wall)
+        self._open_parts = parts
         if self._reaps:
-            self._reapers.start(group)
+            parts.reapers.start(group)
         _open.append(self)
         return self
 
@@ -161,12 +108,12 @@ class LocalDockerExecutor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        sessions, one_offs = self._parts()
+        parts = self._parts()
         _open.remove(self)
         with CancelScope(shield=True):
-            await sessions.close()
-            await one_offs.close()
-        group = sessions.group
+            await parts.sessions.close()
+            await parts.one_offs.close()
+        group = parts.sessions.group
         group.cancel_scope.cancel()
         # The body's own exception is raised by the with statement, as itself: handed to the group
         # it would come out inside an ExceptionGroup.
@@ -192,7 +139,7 @@ class LocalDockerExecutor:
 
         Source: S0's ``run``; hazards S2 to S6 and C1 to C10.
         """
-        sessions, one_offs = self._parts()
+        parts = self._parts()
         command = encode_text(spec.command, "command")
         env = {name: encode_text(value, name) for name, value in spec.env.items()}
         cwd = encode_text(_directory(spec.cwd), "cwd")
@@ -205,9 +152,9 @@ class LocalDockerExecutor:
 
         if spec.session is None:
             bounds = self._bounds(limit, ready=self._config.start_timeout)
-            return await one_offs.run(script, bounds, user=spec.user)
+            return await parts.one_offs.run(script, bounds, user=spec.user)
         bounds = self._bounds(limit, ready=self._config.control_timeout * _READY_PART)
-        return await sessions.run(session_key(spec.session), script, bounds, user=spec.user)
+        return await parts.sessions.run(session_key(spec.session), script, bounds, user=spec.user)
 
     async def put_file(
         self, session: str, path: str, data: Content, *, progress: Progress | None = None
@@ -277,11 +224,11 @@ class LocalDockerExecutor:
         )
 
     def _files(self) -> Files:
-        sessions, _ = self._parts()
+        parts = self._parts()
         bounds = self._bounds(
             self._config.max_timeout, ready=self._config.control_timeout * _READY_PART
         )
-        return Files(sessions, bounds, self._config.max_read_bytes)
+        return Files(parts.sessions, bounds, self._config.max_read_bytes)
 
     async def dispose_session(self, session: str) -> None:
         """Remove a conversation's container and workspace; end what runs in it first.
@@ -294,8 +241,7 @@ class LocalDockerExecutor:
 
         Source: S0's ``disposeSession``; hazard S10.
         """
-        sessions, _ = self._parts()
-        await sessions.dispose(session_key(session))
+        await self._parts().sessions.dispose(session_key(session))
 
     async def evict_idle(self) -> int:
         """Have the sandboxes of this process's idle sessions stop now; return how many did.
@@ -305,7 +251,7 @@ class LocalDockerExecutor:
 
         Source: S0's ``evictIdle``.
         """
-        return await self._sweepers().idle.sweep()
+        return await self._parts().reapers.idle.sweep()
 
     async def sweep_unclaimed(self) -> int:
         """Sweep the containers that no session here holds now; return how many went.
@@ -317,7 +263,7 @@ class LocalDockerExecutor:
 
         Source: S0's ``sweepUnclaimed``.
         """
-        return await self._sweepers().unclaimed.sweep()
+        return await self._parts().reapers.unclaimed.sweep()
 
     async def sweep_workspaces(self) -> int:
         """Remove the workspaces now that no container holds and nobody used for ``ttl`` seconds.
@@ -327,27 +273,21 @@ class LocalDockerExecutor:
 
         Source: S0's ``sweepWorkspaces``, without its hourly gate.
         """
-        return await self._sweepers().workspaces.sweep()
-
-    def _sweepers(self) -> Reapers:
-        self._parts()
-        if self._reapers is None:
-            raise ExecutorClosedError("the executor is not open")
-        return self._reapers
+        return await self._parts().reapers.workspaces.sweep()
 
     def _bounds(self, limit: float, *, ready: float) -> Bounds:
         return Bounds(
             ready=ready, limit=limit, grace=self._config.grace, cap=self._config.max_output_bytes
         )
 
-    def _parts(self) -> tuple[SessionMap, OneOffs]:
-        if self._sessions is None or self._one_offs is None or self._sessions.closing:
+    def _parts(self) -> Parts:
+        if self._open_parts is None or self._open_parts.sessions.closing:
             raise ExecutorClosedError("the executor is not open: use it in an 'async with' block")
         if self._loop != lowlevel.current_token():
             raise ExecutorClosedError(
                 "the executor was opened in another event loop", code="wrong-event-loop"
             )
-        return self._sessions, self._one_offs
+        return self._open_parts
 
 
 def _directory(cwd: str | None) -> str:
