@@ -169,6 +169,7 @@ class Call:
                 self._keep_engine_words(before)
                 if frame is not None:
                     self.report.hello = parse_ready(frame)
+                    take(self.report, frame)
                     return self.report.ready
             # The program ended by itself: what it said and how it ended is all there will be.
             self.report.exit_code = await process.wait()

@@ -79,12 +79,14 @@ class Reach:
     async def retire(self, name: str, idle_after: float) -> Frame | None:
         """Stop a container from within unless it was used lately; return the guest's answer.
 
-        ``retired``, or ``kept`` and the seconds for which it may not be asked again; ``None`` when
-        there was no answer.
+        ``retired``, or ``kept`` and the seconds for which it may not be asked again, or ``refused``
+        because somebody else is at it; ``None`` when there was no answer.
         """
-        return await self._ask(
-            self._exec(name, None), retire_request(idle_after), ("retired", "kept")
-        )
+        words = ("retired", "kept", "refused")
+        frame = await self._ask(self._exec(name, None), retire_request(idle_after), words)
+        # Any other refusal means that this guest can do nothing.
+        mute = frame is not None and frame.word == "refused" and frame.arguments != ("retiring",)
+        return None if mute else frame
 
     async def reap(self, name: str, tag: int) -> bool:
         """Kill what carries ``tag``, and its guest, through a second guest.

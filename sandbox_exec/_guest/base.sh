@@ -4,7 +4,8 @@
 # since one that came in through the environment would be exported to the command, nonce included.
 #
 # Standard input carries, line by line:
-#   NONCE TAG                       once, first: "ready PROTOCOL BOOT" on both streams
+#   NONCE TAG                       once, first: "ready PROTOCOL BOOT" on both streams, or "refused
+#                                   retiring" on the first
 #   run LIMIT CWD ENV CMD BYTES IN  numbers of lines, then bytes of command and of standard input
 #   retire IDLE                     stop the container unless it was used in the last IDLE seconds:
 #                                   "retired", or "kept SECONDS" that it may yet be used for

@@ -4,6 +4,7 @@
 # for "retiring"; this writes "retiring" and then looks at every mark, so one sees the other. The
 # last step renames "retiring": a call that took it away, because it was old, has won.
 sbx_retire() {
+    echo "$$ sweep" 1<>"$sbx_mark"
     sbx_now
     sbx_s0=$sbx_s1
     if ! (set -C && echo "$sbx_s0" >"$sbx_state/retiring"); then
@@ -19,7 +20,12 @@ sbx_retire() {
         sbx_v='' sbx_l=''
         read -r sbx_v sbx_l sbx_k <"$sbx_f"
         case $sbx_v in '' | *[!0-9]*) continue ;; esac
-        [ "$sbx_l" = busy ] && [ -d "/proc/$sbx_v" ] && sbx_n=$(($1 + 1))
+        [ -d "/proc/$sbx_v" ] || continue
+        case $sbx_l in
+        busy) sbx_n=$(($1 + 1)) ;;
+        # Its request is on the way.
+        here) [ "$sbx_n" -gt 0 ] || sbx_n=1 ;;
+        esac
     done
     # Read after the marks: whoever cleared one has written this before.
     sbx_q=''

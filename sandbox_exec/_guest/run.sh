@@ -121,7 +121,8 @@ sbx_exec() {
 # Takes a request that arrived whole: from here on the container is in use, or it is refused.
 sbx_admit() {
     trap 'sbx_cannot_fork' EXIT
-    echo "$$ busy" >"$sbx_mark" || sbx_refuse "state"
+    # Over what is there, not in its place: a retirement that meets an empty mark sees nobody.
+    echo "$$ busy" 1<>"$sbx_mark" || sbx_refuse "state"
     if [ -e "$sbx_state/retiring" ]; then
         # One that died at it is taken over, once nobody can still be at it.
         sbx_retiring_since
@@ -155,7 +156,7 @@ sbx_serve() {
     sbx_watcher=$!
     (sbx_watch_client) <&3 &
     sbx_monitor=$!
-    echo "$$ busy $sbx_monitor" >"$sbx_mark"
+    echo "$$ busy $sbx_monitor" 1<>"$sbx_mark"
     set -- /proc/[0-9]*
     sbx_before=" $* "
     # A command's "kill -TERM -1" must not take its own guest along. Set only now: a watcher that

@@ -36,6 +36,7 @@ class Book:
     executed: list[tuple[str, str]] = field(factory=list)
     killed: list[FakeKill] = field(factory=list)
     running: dict[tuple[str, bytes], Execution] = field(factory=dict)
+    present: list[Guest] = field(factory=list)
 
     def handler(self, command: str) -> Handler:
         """Return what a command does."""
@@ -72,6 +73,7 @@ class Guest:
     alone: bool = False
     execution: Execution | None = None
     lingers: bool = False
+    sweeping: bool = False
     _nonce: bytes = b""
     _tag: bytes = b""
 
@@ -88,6 +90,16 @@ class Guest:
         self._nonce, _, self._tag = greeting.partition(b" ")
         if self.plan.dies == "before-ready":
             return self.plan.exit_code
+        if self.container.retiring:
+            await self._say(self.stdout, "refused retiring")
+            return 0
+        self.book.present.append(self)
+        try:
+            return await self._serve()
+        finally:
+            self.book.present.remove(self)
+
+    async def _serve(self) -> int:
         ready = f"ready {self.plan.protocol} {self.container.starts}.00"
         await self._say(self.stderr, ready)
         await self._say(self.stdout, ready)
@@ -122,11 +134,14 @@ class Guest:
         if self.container.retiring:
             await self._say(self.stdout, "kept 10")
             return
-        here = (one for (id_, _), one in self.book.running.items() if id_ == self.container.id)
-        if any(not one.over for one in here):
+        self.sweeping = True
+        others = [one for one in self.book.present if one.container is self.container]
+        others = [one for one in others if not one.sweeping]
+        if any(one.execution is not None for one in others):
             left = idle + 1
         else:
             left = idle - int(self.book.clock()) + int(self.container.last_use)
+            left = max(left, 1 if others else 0)
         self.container.retiring = left <= 0
         if self.container.retiring:
             await self._say(self.stdout, "retired")

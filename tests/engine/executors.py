@@ -6,11 +6,17 @@ import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import frozen
 
-from sandbox_exec import LocalDockerExecutor, SandboxConfig
+from sandbox_exec import (
+    ExecResult,
+    ExecSpec,
+    HarvestedFile,
+    LocalDockerExecutor,
+    SandboxConfig,
+)
 from sandbox_exec._naming import LABEL_DEPLOYMENT, container_name, session_key
 
 from .conftest import RealEngine
@@ -72,3 +78,21 @@ def deployment(engine: RealEngine) -> Iterator[Deployment]:
     finally:
         if left := made.containers():
             made.cli("rm", "--force", "--volumes", *left, check=False)
+
+
+@frozen
+class Box:
+    """An open executor and its deployment."""
+
+    session: ClassVar[str] = "chat"
+    executor: LocalDockerExecutor
+    place: Deployment
+
+    async def run(self, command: str, **how: object) -> ExecResult:
+        """Run a command in the session that most tests need only one of."""
+        return await self.executor.run(ExecSpec(command, self.session, **how))  # type: ignore[arg-type]  # passed through
+
+    async def harvest(self, **limits: int) -> list[HarvestedFile]:
+        """Drain the session's outbox."""
+        limits = {"max_files": 100, "max_bytes": 10_000, **limits}
+        return await self.executor.harvest(self.session, "/workspace/outputs", **limits)

@@ -9,23 +9,25 @@ from typing import TypeAlias
 
 import pytest
 
-from sandbox_exec._frames import DONE, Frame, retire_request
+from sandbox_exec._frames import DONE, Frame, hello, retire_request
 
 from .guest_host import SHELLS, Guest, missing
 
-Start: TypeAlias = Callable[[], Guest]
+Start: TypeAlias = Callable[..., Guest]
 
 
 @pytest.fixture(params=sorted(SHELLS))
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
-    """Starts guests under one shell that share a state directory; READY has been seen."""
+    """Starts guests under one shell that share a state directory; READY has been seen, if it was
+    waited for.
+    """
     if (reason := missing(request.param)) is not None:
         pytest.skip(reason)
     guests: list[Guest] = []
 
-    def begin() -> Guest:
+    def begin(*, greeted: bool = True) -> Guest:
         guests.append(Guest(request.param, tmp_path))
-        return guests[-1].greet()
+        return guests[-1].greet() if greeted else guests[-1]
 
     yield begin
     for guest in guests:
@@ -68,6 +70,8 @@ def test_a_running_command_keeps_its_container(start: Start) -> None:
     """However long ago it began: what is in flight is never idle (S6)."""
     runner, sweeper = start(), start()
     # Marks name processes by number, so here, where each guest has its own, one is borrowed.
+    for mark in sweeper.state.glob("run-*"):
+        mark.unlink()
     (sweeper.state / "last").write_text("1.00\n")
     (sweeper.state / "run-4711").write_text("1 busy 2\n")
     assert retire(sweeper, 5) == Frame("kept", ("6",))
@@ -76,6 +80,35 @@ def test_a_running_command_keeps_its_container(start: Start) -> None:
     assert retire(sweeper, 5) == Frame("retired")
     runner.ask("echo ran")
     assert runner.until_frame(0)[1] == Frame("refused", ("retiring",))
+
+
+def test_a_guest_that_waits_for_its_request_keeps_its_container(start: Start) -> None:
+    """What was sent to it would be lost with it; but only for a moment, as it may wait for ever."""
+    waiting, sweeper = start(), start()
+    (sweeper.state / "last").write_text("1.00\n")
+    assert retire(sweeper, 5) == Frame("kept", ("1",))
+    assert waiting.run("echo ran")[0] == b"ran\n"
+
+
+def test_a_guest_that_comes_too_late_says_so(start: Start) -> None:
+    """Before anything is sent to it."""
+    sweeper = start()
+    (sweeper.state / "last").write_text("1.00\n")
+    assert retire(sweeper, 5) == Frame("retired")
+    late = start(greeted=False)
+    late.say(hello(late.talk))
+    assert late.until_frame(0) == (b"", Frame("refused", ("retiring",)))
+
+
+def test_a_mark_is_never_empty(start: Start) -> None:
+    """A retirement that met it then would see nobody; so it is written over (S11)."""
+    runner, sweeper = start(), start()
+    runner.ask("sleep 0.5")
+    seen = set()
+    began = time.monotonic()
+    while time.monotonic() - began < 0.4:
+        seen |= {mark.read_text() for mark in sweeper.state.glob("run-*")}
+    assert all(text.endswith("\n") for text in seen), seen
 
 
 def test_only_one_retirement_is_at_it(start: Start) -> None:
