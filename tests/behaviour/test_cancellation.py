@@ -43,8 +43,8 @@ async def cancelled_after(ticks: int, operation: Callable[[], Awaitable[object]]
 
 async def books_are_straight(place: FakePlace, executor: LocalDockerExecutor) -> None:
     """No operation is counted that is over; soon no slot is taken and nobody talks to a guest."""
-    assert executor._open_parts is not None
-    sessions = executor._open_parts.sessions
+    assert executor._parts is not None
+    sessions = executor._parts.sessions
     assert all(len(session.visits) == 0 for session in sessions.roster.all())
     # A call is answered a moment before its program has ended.
     await until(lambda: place.daemon.conversations == 0)
