@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 from attrs import fields_dict
 
+from sandbox_exec._cli_files import add_verbs
 from sandbox_exec._cli_output import FAILED, PROGRAM, TIMED_OUT, line
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._models import MAX_STDIN_BYTES, ExecSpec
@@ -102,7 +103,7 @@ def make_parser() -> Parser:
     """Return the parser of all that stands before ``--``."""
     parser = Parser(prog=PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=version(PROGRAM))
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="run|rm|info")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="run|put|get|harvest|rm|info")
     run = verbs.add_parser(
         "run",
         usage=f"{PROGRAM} run [OPTIONS] -- COMMAND...",
@@ -129,11 +130,12 @@ def make_parser() -> Parser:
     add("--user", metavar="NAME|UID[:GROUP]", help="whom to run as (default: root)")
     add("--stdin", action="store_true", help="read our standard input, pass it on")
     add("--json", action="store_true", help="print one JSON object with all that is known")
+    files = add_verbs(verbs.add_parser)
     remove = verbs.add_parser("rm", help="remove a session's sandbox and files", allow_abbrev=False)
     remove.add_argument("session", metavar="SESSION")
     info = verbs.add_parser("info", help="say what a sandbox is given", allow_abbrev=False)
     info.add_argument("--json", action="store_true", help="print one JSON object")
-    for verb in (run, remove, info):
+    for verb in (run, *files, remove, info):
         _add_settings(verb, of_a_sandbox=verb is not remove)
     return parser
 

@@ -17,6 +17,7 @@ import structlog
 from anyio import CancelScope, create_task_group, open_signal_receiver
 
 from sandbox_exec._cli_arguments import Parser, config_of, make_parser, spec_of
+from sandbox_exec._cli_files import VERBS, check, work
 from sandbox_exec._cli_output import FAILED, Printout, failed, finished, line, shape
 from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._errors import SandboxError
@@ -67,10 +68,12 @@ def _answer(parser: Parser, words: Sequence[str], runner: CommandRunner | None) 
         flags, command = flags[:cut], flags[cut + 1 :]
     options = parser.parse_args(flags)
     try:
-        executor = LocalDockerExecutor(config_of(options), runner=runner)
+        executor = LocalDockerExecutor(config_of(options), runner=runner, reaps=False)
         spec = spec_of(options, command) if options.verb == "run" else None
         if options.verb == "rm":
             session_key(options.session)  # for its opinion on the id
+        elif options.verb in VERBS:
+            check(options)
     except ValueError as error:
         parser.error(str(error))
     if options.verb == "info":
@@ -78,6 +81,8 @@ def _answer(parser: Parser, words: Sequence[str], runner: CommandRunner | None) 
     _log_to_stderr(verbose=options.verbose)
     as_json = options.verb == "run" and options.json
     try:
+        if options.verb in VERBS:
+            return Printout(anyio.run(_within, executor, work(executor, options)))
         if spec is None:
             anyio.run(_within, executor, partial(executor.dispose_session, options.session))
             return Printout()

@@ -12,7 +12,9 @@ sbx_path() {
 # The new content gets a name of its own beside the old, which stays until all of it has arrived.
 sbx_put() {
     sbx_path "$1"
-    command -v dd || sbx_refuse "dd"
+    for sbx_v in dd mv mkdir; do
+        command -v "$sbx_v" || sbx_refuse "tools"
+    done
     [ -d "$sbx_file" ] && sbx_refuse "directory"
     sbx_dir=${sbx_file%/*}/
     [ -d "$sbx_dir" ] || mkdir -p "$sbx_dir" || sbx_refuse "parent"
@@ -70,6 +72,9 @@ sbx_receive() {
 sbx_read() {
     sbx_max=$1
     sbx_path "$2"
+    for sbx_v in dd ls; do
+        command -v "$sbx_v" || sbx_refuse "tools"
+    done
     sbx_in=/dev/null
     sbx_serve sbx_read_file
 }
@@ -91,7 +96,7 @@ sbx_read_file() {
         set -f
         # shellcheck disable=SC2046,SC2012  # split into words, and only that one is looked at
         set -- $(ls -lndL "$sbx_file" 2>/dev/null)
-        case $5 in '' | *[!0-9]*) set -- 0 0 0 0 "$(wc -c <"$sbx_file")" ;; esac
+        case $5 in '' | *[!0-9]*) return 1 ;; esac
         sbx_kind "file" "$5"
         [ "$5" -gt "$sbx_max" ] && return
         dd if="$sbx_file" bs=65536 count="$((sbx_max / 65536 + 1))" iflag=fullblock 2>/dev/null

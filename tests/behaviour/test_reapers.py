@@ -11,6 +11,7 @@ from anyio import create_task_group, sleep, wait_all_tasks_blocked
 
 from sandbox_exec import ExecResult, ExecSpec, LocalDockerExecutor, SandboxError
 from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KEY, LABEL_KIND, session_key
+from sandbox_exec.testing import FakeDaemon
 
 from . import vocabulary as do
 from .calls import chat
@@ -24,8 +25,12 @@ ROOT: Final = "/srv/w"
 
 
 async def use(executor: LocalDockerExecutor, *sessions: str) -> None:
+    """Use sessions, to the very end: a call is answered a moment before its guest has left."""
     for session in sessions:
         await executor.run(ExecSpec(do.counts, session))
+    daemon = executor._runner
+    assert isinstance(daemon, FakeDaemon)
+    await until(lambda: daemon.conversations == 0)
 
 
 async def until(happened: Callable[[], bool]) -> None:
@@ -429,7 +434,8 @@ async def test_a_call_that_goes_wrong_loses_nothing(
 ) -> None:
     """The sweep ends, what is young or in use is as it was, and the next one is right."""
     settings: dict[str, Any] = {"idle_after": 60, "ttl": DAY, "workspace_root": ROOT}
-    async with place.hasty(clock=place.daemon.clock, **settings) as executor:
+    patience = {"control_timeout": 0.3, "start_timeout": 0.3, "clock": place.daemon.clock}
+    async with place.hasty(**settings, **patience) as executor:
         await use(executor, "old", "bare", "mid", "new")
         await executor.sweep_workspaces()
         place.remove("bare")
