@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Place:
             report = await call.outcome()
         return judge(report), script
 
-    async def put(self, path: Path, data: Any, total: int | None = None) -> Verdict:
+    async def put(self, path: Path, data: bytes | AsyncIterator[bytes], total: int | None = None) -> Verdict:
         """Write a file."""
         source = Source(data, total)
         return (await self.talk(lambda talk: PutScript(talk, bytes(path), source)))[0]
@@ -133,7 +133,7 @@ async def test_bytes_come_back_as_they_were_put(place: Place, name: str, data: b
 async def test_a_stream_of_any_pieces(place: Place) -> None:
     """Of unknown length, empty ones included."""
 
-    async def pieces() -> Any:
+    async def pieces() -> AsyncIterator[bytes]:
         for number in range(300):
             yield b"" if number % 7 == 0 else b"%d," % number * number
 
@@ -147,7 +147,7 @@ async def test_what_fails_leaves_the_old_content(place: Place) -> None:
     path = place.workspace / "f"
     path.write_text("old")
 
-    async def failing() -> Any:
+    async def failing() -> AsyncIterator[bytes]:
         yield b"x" * 3_000_000
         raise RuntimeError("source")
 
