@@ -70,7 +70,9 @@ class Place:
             report = await call.outcome()
         return judge(report), script
 
-    async def put(self, path: Path, data: bytes | AsyncIterator[bytes], total: int | None = None) -> Verdict:
+    async def put(
+        self, path: Path, data: bytes | AsyncIterator[bytes], total: int | None = None
+    ) -> Verdict:
         """Write a file."""
         source = Source(data, total)
         return (await self.talk(lambda talk: PutScript(talk, bytes(path), source)))[0]
