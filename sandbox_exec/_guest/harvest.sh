@@ -161,7 +161,7 @@ sbx_fit() {
             else
                 mkdir -p "$aside/$up" && mv "$file" "$aside/$to"
             fi
-        done' sh "$sbx_d" "$sbx_claim/old-$sbx_tag/new" {} +
+        done' sh "$sbx_d" "$sbx_claim/old-0$sbx_tag/new" {} +
 }
 
 # Prints what may be claimed, of at most $sbx_max bytes, each path with a NUL behind it; then sizes, if
@@ -203,7 +203,12 @@ sbx_pick() {
         case $(pwd -P) in "$sbx_dir" | "$sbx_dir"/*) ;; *) exit ;; esac
         sbx_l=$sbx_dir/$sbx_claim/new/$2
         shift 2
+        sbx_k=
         for sbx_f in "$@"; do
+            [ -f "$sbx_f" ] && [ ! -h "$sbx_f" ] || sbx_k=1
+        done
+        # Only then, as it takes a while.
+        [ ! "$sbx_k" ] || for sbx_f in "$@"; do
             shift
             [ -f "$sbx_f" ] && [ ! -h "$sbx_f" ] && set -- "$@" "$sbx_f"
         done
@@ -215,8 +220,8 @@ sbx_pick() {
 sbx_keep() {
     [ -f "$sbx_claim/new/$1" ] || return
     case $1 in */*) sbx_v=${1%/*} ;; *) sbx_v=. ;; esac
-    mkdir -p "$sbx_claim/old-$sbx_tag/new/$sbx_v"
-    mv "$sbx_claim/new/$1" "$sbx_claim/old-$sbx_tag/new/$1"
+    mkdir -p "$sbx_claim/old-0$sbx_tag/new/$sbx_v"
+    mv "$sbx_claim/new/$1" "$sbx_claim/old-0$sbx_tag/new/$1"
 }
 
 # Hands over what is claimed: as a tar archive, or file by file where there is no tar.

@@ -1,4 +1,4 @@
-"""`make bench`: what a warm call through public `run` costs beside a bare `docker exec`."""
+"""`make bench`: what calls and transfers cost beside a bare `docker exec`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import anyio
 from sandbox_exec import ExecSpec, LocalDockerExecutor, SandboxConfig
 from sandbox_exec._naming import container_name, session_key
 from tests.bench.rounds import interleave, table
+from tests.bench.transfers import harvests, puts
 
 SESSION = "bench"
 
@@ -45,6 +46,8 @@ def main() -> None:
     arguments = parser.parse_args()
     for image in ("sandbox-exec/busybox", "sandbox-exec/debian"):
         print(anyio.run(warm_call, image, arguments.rounds), flush=True)
+        print(anyio.run(harvests, image, max(arguments.rounds // 4, 5)), flush=True)
+        print(anyio.run(puts, image, max(arguments.rounds // 4, 5)), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ from typing import Any
 
 import anyio
 import pytest
-from attrs import frozen
+from attrs import define, frozen
 
 from sandbox_exec._address import Address, Bounds
 from sandbox_exec._call import Call
+from sandbox_exec._channel import Channel
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._drain import DrainScript
 from sandbox_exec._frames import new_conversation
@@ -70,9 +71,7 @@ class Place:
             report = await call.outcome()
         return judge(report), script
 
-    async def put(
-        self, path: Path, data: bytes | AsyncIterator[bytes], total: int | None = None
-    ) -> Verdict:
+    async def put(self, path: Path, data: Any, total: int | None = None) -> Verdict:  # noqa: ANN401  # Source's
         """Write a file."""
         source = Source(data, total)
         return (await self.talk(lambda talk: PutScript(talk, bytes(path), source)))[0]
@@ -277,3 +276,107 @@ async def test_an_image_without_tar(place: Place, tmp_path: Path) -> None:
     files = await bare.drain()
     assert files == [HarvestedFile("a", bytes(range(256))), HarvestedFile("b c", b"x")]
     assert await bare.drain() == []
+
+
+async def test_what_a_put_replaces_hands_on_its_mode(place: Place) -> None:
+    """But no bit that lends somebody's rights; and a link gives way to a file."""
+    (place.workspace / "script").write_text("old")
+    (place.workspace / "script").chmod(0o4750)
+    os.chown(place.workspace / "script", 1, 2)
+    (place.workspace / "link").symlink_to("script")
+    for name in ("script", "link"):
+        assert isinstance(await place.put(place.workspace / name, b"new", 3), Ended)
+    status = (place.workspace / "script").stat()
+    assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (0o750, 1, 2)
+    assert not (place.workspace / "link").is_symlink()
+
+
+async def test_more_files_than_one_command_line_takes(place: Place) -> None:
+    """Are claimed, handed over and deleted; also what is a second name of another."""
+    wanted = {f"{'x' * 200}{number:04}": b"%d" % number for number in range(900)}
+    for name, data in wanted.items():
+        (place.outbox / name).write_bytes(data)
+    os.link(place.outbox / ("x" * 200 + "0000"), place.outbox / "zz")
+    files = await place.drain(2000)
+    assert {file.path: file.data for file in files} == {**wanted, "zz": b"0"}
+    assert list(place.outbox.iterdir()) == []
+
+
+async def test_what_an_upload_is_put_together_in_is_not_harvested(place: Place) -> None:
+    """It is not a file of anybody's yet."""
+    (place.outbox / ".sandbox-exec-put-4711").touch()
+    (place.outbox / ".put-4711").touch()
+    assert await place.drain() == [HarvestedFile(".put-4711", b"")]
+
+
+async def test_what_arrived_before_a_harvest_died(place: Place) -> None:
+    """Is deleted unless it was written to since; then it is delivered in its later version."""
+    sent = place.outbox / ".sandbox-exec" / "4711" / "sent"
+    sent.mkdir(parents=True)
+    for name in ("same", "changed"):
+        (sent / name).write_text(name)
+    os.utime(sent / "same", (86400, 86400))
+    assert await place.drain() == [HarvestedFile("changed", b"changed")]
+    assert await place.drain() == []
+    assert list(place.outbox.iterdir()) == []
+
+
+async def test_what_grew_too_large_after_its_claim_goes_back(place: Place) -> None:
+    """To where it was, unless something newer is there, which is not held up by it."""
+    new = place.outbox / ".sandbox-exec" / "4711" / "new"
+    (new / "sub").mkdir(parents=True)
+    for path in ("sub/alone", "other"):
+        (new / path).write_bytes(b"x" * 1001)
+    (place.outbox / "other").write_text("newer")
+    assert await place.drain() == [HarvestedFile("other", b"newer")]
+    assert (place.outbox / "sub" / "alone").read_bytes() == b"x" * 1001
+    files = await place.drain(size=2000)
+    assert [file.path for file in files] == ["other", "sub/alone"]
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+async def test_what_is_no_directory_of_ours_gives_way(
+    place: Place, tmp_path: Path, kind: str
+) -> None:
+    """Whoever made it: nothing happens behind it, and harvests go on."""
+    other = tmp_path / "other" / "4711" / "new"
+    other.mkdir(parents=True)
+    (other / "secret").touch()
+    ours = place.outbox / ".sandbox-exec"
+    if kind == "link":
+        ours.symlink_to(tmp_path / "other")
+    else:
+        ours.write_text("x")
+    (place.outbox / "f").touch()
+    files = [file.path for file in await place.drain()]
+    assert files[0] == "f"
+    assert len(files) == (1 if kind == "link" else 2)
+    assert (other / "secret").exists()
+
+
+@pytest.mark.parametrize("lock", ["free", "4711 5", "nonsense", "4711 99999999999999999999"])
+async def test_a_lock_that_nobody_holds_is_taken(place: Place, lock: str) -> None:
+    """Its holder died, or was never a guest."""
+    (place.root / "state" / "harvest-41").write_text(f"{lock}\n")
+    (place.root / "state" / "harvest-x").touch()
+    (place.root / "state" / "run-4711").write_text("999999 busy\n")
+    (place.outbox / "f").touch()
+    assert await place.drain() == [HarvestedFile("f", b"")]
+    assert (place.root / "state" / "harvest-42").read_text() == "free\n"
+
+
+async def test_a_harvest_that_nobody_waits_for_deletes_nothing(place: Place) -> None:
+    """What was handed over to a caller that is gone by then is delivered again."""
+    (place.outbox / "f").write_text("x")
+
+    @define
+    class Leaving(DrainScript):
+        async def __call__(self, channel: Channel) -> None:
+            await super().__call__(channel)
+            raise RuntimeError("gone")
+
+    with pytest.RaisesGroup(RuntimeError, flatten_subgroups=True):
+        await place.talk(lambda talk: Leaving(talk, bytes(place.outbox), 9, 99, None))
+    assert not (place.outbox / "f").exists()
+    assert await place.drain() == [HarvestedFile("f", b"x")]
+    assert await place.drain() == []
