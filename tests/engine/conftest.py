@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from attrs import frozen
@@ -11,6 +12,10 @@ from attrs import frozen
 from sandbox_exec._docker.runner import SubprocessRunner
 
 IMAGE = "sandbox-exec/busybox"
+
+# These run on both event loops in every run; of the others, whose minutes are an engine's and not the
+# loop's, trio's turn comes with `make soak`.
+BOTH_LOOPS = {"test_shared_real.py", "test_seam.py", "test_wedged.py", "test_lifecycle_races.py"}
 
 
 @frozen
@@ -34,6 +39,15 @@ def _answers(program: str, environment: Mapping[str, str]) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return ended.returncode == 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the second event loop of slow tests to the long run."""
+    for item in items:
+        below = Path(__file__).parent in item.path.parents
+        if below and item.path.name not in BOTH_LOOPS and "trio" in item.name:
+            item.add_marker(pytest.mark.soak)
 
 
 @pytest.fixture(scope="session")
