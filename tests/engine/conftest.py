@@ -13,8 +13,8 @@ from sandbox_exec._docker.runner import SubprocessRunner
 
 IMAGE = "sandbox-exec/busybox"
 
-# These run on both event loops in every run; of the others, whose minutes are an engine's and not the
-# loop's, trio's turn comes with `make soak`.
+# These run on both event loops in every run; of the others, whose minutes are an engine's and not
+# the loop's, trio's turn comes with `make soak`.
 BOTH_LOOPS = {"test_shared_real.py", "test_seam.py", "test_wedged.py", "test_lifecycle_races.py"}
 
 
