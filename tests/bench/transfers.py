@@ -34,7 +34,9 @@ async def _measured(
 
 
 def _busy(executor: LocalDockerExecutor) -> bool:
-    free = executor._parts().sessions._slots._free
+    parts = executor._parts
+    assert parts is not None
+    free: int = parts.sessions._slots._free
     return free < SandboxConfig(image="any").max_parallel
 
 
