@@ -22,7 +22,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Without an engine: pure tests, behaviour on the fake, real processes.
 UNIT_PATHS = $(wildcard tests/unit tests/behaviour tests/process)
 FAST = not engine and not soak
-# These mostly wait, so they do it side by side; the engine's tests are timed, and run one by one.
+# These mostly wait, so they do it side by side; the engine's tests share one daemon, two at a time.
 SPREAD := -n 4
 
 .PHONY: help
@@ -71,7 +71,7 @@ test: $(STAMP)  ## the whole suite on a real engine, with coverage
 	$(BIN)/coverage erase
 	$(PY) -m coverage run -m pytest $(UNIT_PATHS) -m '$(FAST)' $(SPREAD) $(PYTEST_ARGS)
 	SANDBOX_EXEC_REQUIRE_ENGINE=docker $(PY) -m tests.rig run --images all -- \
-	    $(PY) -m coverage run -m pytest -m 'engine and not soak' $(PYTEST_ARGS)
+	    $(PY) -m coverage run -m pytest -m 'engine and not soak' -n 2 --dist loadfile $(PYTEST_ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

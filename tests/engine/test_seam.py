@@ -193,9 +193,7 @@ async def test_a_life(target: Target) -> None:
     assert none == Completed(0)
     assert (await target.run(command_line.top(target.name))).stdout.startswith(b"PID\n")
 
-    assert says(
-        await target.run(command_line.remove(identity, force=False)), 1, "running container"
-    )
+    assert says(await target.run(command_line.remove(identity, force=False)), 1, "running")
     assert says(await target.run(command_line.unpause(target.name)), 1, identity, "is not paused")
     assert says(await target.run(command_line.start(target.name)), 0, target.name)
 
