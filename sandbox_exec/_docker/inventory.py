@@ -118,6 +118,7 @@ class ListedContainer:
     :param labels: docker prints them as one text, in which a comma inside a value cannot be told
         from one between two labels: decide by what ``inspect`` says.
     :param created: when it was made, to the second; ``None`` where the engine does not say.
+    :param mounts: what is mounted in it: docker names what is outside, podman what is inside.
     """
 
     id: str
@@ -125,6 +126,7 @@ class ListedContainer:
     state: EngineState
     labels: Mapping[str, str] = field(factory=dict)
     created: float | None = None
+    mounts: frozenset[str] = frozenset()
 
 
 Json = Mapping[str, object]
@@ -287,6 +289,7 @@ def _listed(of: object) -> ListedContainer:
         state=_state(of.get("State")),
         labels=_labels(of.get("Labels")),
         created=rough_moment(of.get("Created") or of.get("CreatedAt")),
+        mounts=frozenset(",".join(_texts(of, "Mounts")).split(",")) - {""},
     )
 
 

@@ -12,14 +12,14 @@ from attrs import Factory, define, field, frozen
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker.client import EngineClient
-from sandbox_exec._docker.inventory import EngineState
+from sandbox_exec._docker.inventory import EngineState, ListedContainer
 from sandbox_exec._errors import SandboxError
 from sandbox_exec._naming import LABEL_KEY, is_key
 from sandbox_exec._reapers.census import Census, is_session, key_in, take_census
 from sandbox_exec._roster import Roster
 from sandbox_exec._tidy import DELETE_SECONDS, Tidy
 
-__all__ = ["Root", "WorkspaceReaper", "last_uses", "read_root", "stale"]
+__all__ = ["Root", "WorkspaceReaper", "holders", "last_uses", "read_root", "stale"]
 
 _ASIDE = re.compile(r"aside ([a-z0-9-]+) ([0-9a-f]{16})")
 _USE = re.compile(r"([a-z0-9-]+) (\d{1,12})")
@@ -75,6 +75,14 @@ def last_uses(census: Census, ahead: float) -> dict[str, float]:
         for one in census.containers
         if is_session(one)
     }
+
+
+def holders(listed: Iterable[ListedContainer], root: str, deployment: str) -> frozenset[str]:
+    """Return the keys that have a container here, or whose workspace another's has mounted."""
+    below = f"{root.rstrip('/')}/"
+    mounts = (mount for one in listed for mount in one.mounts if mount.startswith(below))
+    names = (key_in(one.name) for one in listed if one.name.startswith(f"sbx.{deployment}."))
+    return frozenset((*(mount.removeprefix(below) for mount in mounts), *names))
 
 
 def stale(root: Root, held: Iterable[str], ttl: float) -> dict[str, int]:
@@ -137,7 +145,7 @@ class WorkspaceReaper:
             return 0
         # Of any deployment: another one may be on the same root, by mistake.
         listed = await self._client.list_containers(f"label={LABEL_KEY}")
-        holding = {key_in(one.name) for one in listed}
+        holding = holders(listed, self._config.workspace_root or "", self._config.deployment)
         deleted = 0
         for suffix, keys in aside.items():
             claimed = [key for key in keys if key in holding or self._roster.claims(key)]

@@ -26,7 +26,7 @@ from sandbox_exec._reapers.dormant_cap import surplus
 from sandbox_exec._reapers.idle import idle
 from sandbox_exec._reapers.loop import pause_after
 from sandbox_exec._reapers.unclaimed import Fate, Rules, fate, unchanged
-from sandbox_exec._reapers.workspaces import Root, last_uses, read_root, stale
+from sandbox_exec._reapers.workspaces import Root, holders, last_uses, read_root, stale
 from sandbox_exec._roster import Held
 
 NOW: Final = 1_900_000_000.0
@@ -297,6 +297,17 @@ def test_the_last_use_of_a_workspace() -> None:
     census = Census(NOW, (running, ended, container(kind="one-off", key="x")))
     assert last_uses(census, 60) == {KEY: NOW + 60, KEYS[0]: NOW - 5}
     assert last_uses(Census(None, (running,)), 60) == {}
+
+
+def test_who_holds_a_workspace() -> None:
+    """A container of this deployment by its name, one of another by what it has mounted."""
+    lines = [
+        {"ID": "a", "Names": f"sbx.test.{KEYS[0]}", "State": "created"},
+        {"ID": "b", "Names": f"sbx.other.{KEYS[1]}", "State": "exited", "Mounts": "/other/x"},
+        {"ID": "c", "Names": "x", "State": "exited", "Mounts": f"/srv/w/{KEYS[2]},vol"},
+    ]
+    listed = parse_ps("\n".join(map(json.dumps, lines)).encode())
+    assert holders(listed, "/srv/w", "test") == {KEYS[0], KEYS[2]}
 
 
 def test_only_keys_are_read_from_a_root() -> None:
