@@ -134,7 +134,7 @@ async def test_workspaces_on_a_real_disk(here: Deployment, image: str, tmp_path:
     """One outlives its container for its TTL; what is no workspace is never touched."""
     root = tmp_path / "w"
     async with here.executor(
-        image, workspace_root=str(root), idle_after=0.5, ttl=3.0, reaps=False
+        image, workspace_root=str(root), idle_after=0.5, ttl=8.0, reaps=False
     ) as executor:
         await run(executor, "mkdir -p d; echo x > d/f; chmod 0 d; touch -d 2001-01-01 /workspace")
         await run(executor, "true", "held")
@@ -149,7 +149,7 @@ async def test_workspaces_on_a_real_disk(here: Deployment, image: str, tmp_path:
         mine = root / session_key("chat")
         assert await executor.sweep_workspaces() == 0
         assert mine.exists()
-        await sleep(4.2)
+        await sleep(9.2)
         assert await executor.sweep_workspaces() == 1
         left = {path.name for path in root.iterdir()}
         assert left == {path.name for path in (*odd, link)} | {".last-use", session_key("held")}
