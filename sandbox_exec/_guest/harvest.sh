@@ -19,7 +19,7 @@ sbx_harvest() {
         return
     fi
     # A link, here or on the way, would have it read and delete elsewhere.
-    cd "$sbx_file" && [ "$(pwd -P)" = "$sbx_file" ] || sbx_refuse "outbox"
+    cd -P "$sbx_file" && [ "$PWD" = "$sbx_file" ] || sbx_refuse "outbox"
     for sbx_v in find mv mkdir touch dd ls; do
         command -v "$sbx_v" || sbx_refuse "tools"
     done
@@ -146,11 +146,11 @@ sbx_find() {
 # Claims files of directory $2 below $1.
 # shellcheck disable=SC2329  # by the script
 sbx_pick() {
-    sbx_dir=$(pwd -P)
-    mkdir -p "$sbx_claim/new/$2"
+    sbx_dir=$PWD
+    [ "$2" = . ] || mkdir -p "$sbx_claim/new/$2"
     (
-        cd "$1/$2" || exit
-        case $(pwd -P) in "$sbx_dir" | "$sbx_dir"/*) ;; *) exit ;; esac
+        cd -P "$1/$2" || exit
+        case $PWD in "$sbx_dir" | "$sbx_dir"/*) ;; *) exit ;; esac
         sbx_l=$sbx_dir/$sbx_claim/new/$2
         shift 2
         sbx_k=

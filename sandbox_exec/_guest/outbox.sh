@@ -68,7 +68,7 @@ sbx_delete() {
     done
     if [ $# -gt 0 ]; then
         set -- "$@" -type f ! -newer "$sbx_claim/time"
-        sbx_dir=$(pwd -P)/.sandbox-exec/
+        sbx_dir=$PWD/.sandbox-exec/
         while IFS= read -r sbx_l; do
             case $sbx_l in *" -> $sbx_dir"*) ;; *) continue ;; esac
             sbx_v=./.sandbox-exec/${sbx_l#*" -> $sbx_dir"}
