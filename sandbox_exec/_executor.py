@@ -165,8 +165,8 @@ class LocalDockerExecutor:
     ) -> None:
         """Write a file in a session's sandbox, whole or not at all; its directories are made.
 
-        A new file belongs to root and has mode 0644. The old content stays until all of the new
-        has arrived, and survives any failure.
+        A new file belongs to root and has mode 0644; one that replaces another takes on its mode
+        and owner. The old content stays until all of the new has arrived, and survives any failure.
 
         :param path: a relative one starts at ``/workspace``; surrogate escapes stand for bytes.
         :param data: bytes; the path of a file on this host; or an asynchronous iterable of bytes.
@@ -206,7 +206,9 @@ class LocalDockerExecutor:
         """Drain an outbox: return its files and remove what was returned.
 
         In the order of their paths. A file that is rewritten meanwhile comes again, in its later
-        version; what is too large, or beyond the limits, stays. Links are not followed.
+        version; what is too large, or beyond the limits, stays. Links are not followed. It is
+        removed once the calling task waits for something again: what it has stored by then is safe
+        from any crash, and what it has not is delivered again.
 
         :param max_files: how many files at most.
         :param max_bytes: larger files are left where they are; inclusive.

@@ -42,7 +42,7 @@ BOOTSTRAP: Final = (
 """Arguments to ``sh`` that start the guest, whose text is in :data:`GUEST_VARIABLE`."""
 
 
-_GUEST_FILES: Final = ("base", "limits", "run", "files", "harvest", "retire", "loop")
+_GUEST_FILES: Final = ("base", "limits", "run", "files", "outbox", "harvest", "retire", "loop")
 
 
 @cache

@@ -23,6 +23,7 @@ __all__ = ["Transfers"]
 _DIRECTORIES: Final = ("/workspace", "/workspace/inputs", "/workspace/outputs")
 _CLAIMS: Final = ".sandbox-exec"
 _WORD = re.compile(rb"((?:'[^']*'|\\')+)[ \n]")
+_NUMBER = re.compile(rb"[0-9]+(\.[0-9]+)?\Z")
 _KILLED: Final = 137
 
 
@@ -59,8 +60,10 @@ class Transfers:
 
         :param execution: what shows that the container is in use.
         """
+        lines, count = {b"put": (0, 1), b"read": (2, 3), b"harvest": (1, 3)}[verb]
+        if len(words) != count or not all(_NUMBER.match(word) for word in words):
+            raise UnknownArgv(f"the fake guest does not know this request to {verb!r}: {words}")
         numbers = [float(word) for word in words]
-        lines = {b"put": 0, b"read": 2, b"harvest": 1}[verb]
         path = await self.stdin.lines(int(words[lines]))
         if path is None or await self.stdin.line() != self.nonce:
             return 0

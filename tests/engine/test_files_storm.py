@@ -50,7 +50,7 @@ async def test_a_cancelled_upload_changes_nothing(box: Box) -> None:
     expected = b"0" * 100_000
     await box.executor.put_file(Box.session, "f", expected)
     cancelled = 0
-    for number in range(1, 21):
+    for number in range(1, 13):
         new = str(number % 10).encode() * 4_000_000
 
         async def pieces(new: bytes = new) -> AsyncIterator[bytes]:
@@ -66,7 +66,7 @@ async def test_a_cancelled_upload_changes_nothing(box: Box) -> None:
         if sizes != old:
             expected = new
             assert sizes == [str(len(new)), new[:1].decode() * 2]
-    assert cancelled > 3
+    assert cancelled > 1
     assert (await box.run("ls -A")).stdout.split() == ["f", "inputs", "outputs"]
 
 
@@ -111,7 +111,7 @@ async def test_an_uploader_that_is_killed_changes_nothing(box: Box) -> None:
     chance = random.Random(2)
     await box.executor.put_file(Box.session, "f", b"old")
     image = (box.executor.info.image).rpartition("/")[2]
-    for _ in range(4):
+    for _ in range(3):
         with child(box.place, UPLOADER, image) as process:
             await_line(process, "sending")
             await sleep(chance.uniform(0, 0.3))
@@ -279,7 +279,7 @@ async def test_a_harvester_that_is_killed_loses_nothing(box: Box, tmp_path: Path
     chance = random.Random(3)
     image = box.executor.info.image.rpartition("/")[2]
     number = 0
-    for _ in range(5):
+    for _ in range(4):
         await box.run(
             f"cd outputs; i=0; while [ $i -lt 200 ]; do echo {number} > $i; i=$((i + 1)); done"
         )

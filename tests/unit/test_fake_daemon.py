@@ -159,8 +159,14 @@ async def test_another_program_is_missing(daemon: FakeDaemon) -> None:
 
 @pytest.mark.parametrize(
     "request_line",
-    [b"shout x\n", b"run 1 2\n", b"run 1.00 1 1 1 12 -\n/\nX=1; \nhi\nNONCE\n"],
-    ids=["verb", "words", "variables"],
+    [
+        b"push 1\n",
+        b"put x\n",
+        b"harvest 1 2\n",
+        b"run 1 2\n",
+        b"run 1.00 1 1 1 12 -\n/\nX=1; \nhi\nNONCE\n",
+    ],
+    ids=["verb", "number", "count", "words", "variables"],
 )
 async def test_unknown_requests_fail_the_test(daemon: FakeDaemon, request_line: bytes) -> None:
     """So does a request that the fake guest cannot read."""
