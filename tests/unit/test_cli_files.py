@@ -169,7 +169,7 @@ def test_what_cannot_be_stored_is_put_back(
 def test_a_path_that_leads_elsewhere_is_not_stored(tmp_path: Path, path: str) -> None:
     """Whatever a sandbox would call its files."""
     (tmp_path / "in").mkdir()
-    with pytest.raises(ValueError, match=r"out of the directory|null byte"):
+    with pytest.raises(ValueError, match=r"out of the directory|embedded null"):
         store(tmp_path / "in", HarvestedFile(path, b"x"))
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
