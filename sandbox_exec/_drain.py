@@ -20,7 +20,7 @@ from sandbox_exec._archive import Unreadable, archived_files
 from sandbox_exec._channel import Channel, send
 from sandbox_exec._command import within_limit
 from sandbox_exec._errors import FileTransferError
-from sandbox_exec._frames import Conversation, Frame, harvest_request
+from sandbox_exec._frames import Conversation, Frame, harvest_request, quote
 from sandbox_exec._log import Log
 from sandbox_exec._paths import harvested_path
 from sandbox_exec._read_result import HarvestedFile
@@ -67,10 +67,6 @@ def parse_listed(name: bytes) -> Found | None:
     return found if harvested_path(found.path) is not None else None
 
 
-def _quote(word: bytes) -> bytes:
-    return b"'" + word.replace(b"'", b"'\\''") + b"'"
-
-
 def claim_script(chosen: Iterable[Found], *, one_by_one: bool) -> bytes:
     """Return the shell text that claims files.
 
@@ -82,10 +78,10 @@ def claim_script(chosen: Iterable[Found], *, one_by_one: bool) -> bytes:
         names = [b"./" + found.path.rpartition(b"/")[2] for found in group]
         for start in range(0, len(names), _NAMES_AT_ONCE):
             words = (base, directory, *names[start : start + _NAMES_AT_ONCE])
-            lines.append(b"sbx_pick " + b" ".join(map(_quote, words)))
+            lines.append(b"sbx_pick " + b" ".join(map(quote, words)))
     if one_by_one:
         lines.append(b"sbx_hand_all() {")
-        lines += (b"sbx_hand %d %b" % (number, _quote(f.path)) for number, f in enumerate(files))
+        lines += (b"sbx_hand %d %b" % (number, quote(f.path)) for number, f in enumerate(files))
         lines.append(b":\n}")
     return b"\n".join((*lines, b""))
 
@@ -232,7 +228,7 @@ class DrainScript:
                 wanted.remove(path)
                 del content[path]
         self.missed = wanted
-        return b"".join(b"sbx_keep %b\n" % _quote(p) for p in sorted(wanted | content.keys()))
+        return b"".join(b"sbx_keep %b\n" % quote(p) for p in sorted(wanted | content.keys()))
 
     def _content(self) -> dict[bytes, bytes]:
         if self._phase == "plain":

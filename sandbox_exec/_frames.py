@@ -29,6 +29,7 @@ __all__ = [
     "parse_end",
     "parse_ready",
     "put_request",
+    "quote",
     "read_request",
     "reap_request",
     "retire_request",
@@ -67,7 +68,8 @@ def hello(conversation: Conversation) -> bytes:
     return f"{conversation.nonce} {conversation.tag}\n".encode()
 
 
-def _quote(text: bytes) -> bytes:
+def quote(text: bytes) -> bytes:
+    """Return ``text`` as one word for a shell, whatever its bytes."""
     return b"'" + text.replace(b"'", b"'\\''") + b"'"
 
 
@@ -91,7 +93,7 @@ def run_request(
     :param limit: seconds, handed to ``sleep`` inside.
     """
     variables = b"".join(
-        b"export " + name.encode() + b"=" + _quote(value) + b"\n" for name, value in env.items()
+        b"export " + name.encode() + b"=" + quote(value) + b"\n" for name, value in env.items()
     )
     body = variables + command + b"\n"
     words = (
