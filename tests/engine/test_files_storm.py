@@ -266,8 +266,10 @@ async def main(deployment, engine, image, target):
             # Before anything else is awaited: until then, nothing is deleted.
             for file in files:
                 number += 1
-                with open(f"{target}/{os.getpid()}-{number}", "wb") as stream:
-                    stream.write(file.path.encode() + b" " + file.data)
+                part = pathlib.Path(target, "part")
+                part.write_bytes(file.path.encode() + b" " + file.data)
+                # Whole or not at all, whenever the kill comes; a part is delivered again.
+                part.replace(pathlib.Path(target, f"{os.getpid()}-{number}"))
             print("harvested", flush=True)
 
 anyio.run(main, *sys.argv[1:])
@@ -293,7 +295,7 @@ async def test_a_harvester_that_is_killed_loses_nothing(box: Box, tmp_path: Path
             process.kill()
         number += 2
         last: dict[str, str] = {}
-        kept = sorted(tmp_path.iterdir(), key=lambda path: int(path.name.partition("-")[2]))
+        kept = sorted(tmp_path.glob("*-*"), key=lambda path: int(path.name.partition("-")[2]))
         for path in kept:
             name, _, version = path.read_text().partition(" ")
             last[name] = version.strip()
