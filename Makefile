@@ -23,7 +23,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 UNIT_PATHS = $(wildcard tests/unit tests/behaviour tests/process)
 FAST = not engine and not soak
 # These mostly wait, so they do it side by side; the engine's tests share one daemon, two at a time.
-SPREAD := -n 4
+SPREAD := -n 6 --dist worksteal
 
 .PHONY: help
 help:  ## list the targets
@@ -63,10 +63,11 @@ fmt: $(STAMP)  ## format, and apply the safe fixes
 
 .PHONY: test-unit
 test-unit: $(STAMP)  ## what needs no engine, in under a minute
-	$(PY) -m pytest $(UNIT_PATHS) -m '$(FAST)' $(SPREAD) $(PYTEST_ARGS)
+	$(PY) -m pytest $(UNIT_PATHS) -m '$(FAST) and not thorough' $(SPREAD) $(PYTEST_ARGS)
 
 # A missing engine is a failure here, not a skip: this is the target that promises the whole suite.
 .PHONY: test
+test: export PYTHONASYNCIODEBUG = 1
 test: $(STAMP)  ## the whole suite on a real engine, with coverage
 	$(BIN)/coverage erase
 	$(PY) -m coverage run -m pytest $(UNIT_PATHS) -m '$(FAST)' $(SPREAD) $(PYTEST_ARGS)

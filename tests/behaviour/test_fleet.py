@@ -251,6 +251,7 @@ TestFleet.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+TestFleet.pytestmark = [pytest.mark.thorough]  # type: ignore[attr-defined]
 
 
 @define
@@ -296,6 +297,7 @@ class Simulation:
                 self.checked += 1
 
 
+@pytest.mark.thorough
 def test_some_sessions_over_three_weeks() -> None:
     """The rules hold at each hour."""
     simulation = Simulation(300, 20)
