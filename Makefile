@@ -83,6 +83,13 @@ DIND_PATHS := $(addprefix tests/engine/,test_seam.py test_shared_real.py test_co
 test-dind: $(STAMP)  ## the engine suite inside a container with its own, newer dockerd
 	$(PY) -m tests.rig dind -- python3 -m pytest $(DIND_PATHS) -m 'not soak' $(PYTEST_ARGS)
 
+# Which engines: make engines ENGINES='gvisor ssh'; all of tests/rig/lineup.py by default.
+ENGINES ?=
+
+.PHONY: engines
+engines: $(STAMP)  ## the conformance suite on each engine, and a table of what came of it
+	$(PY) -m tests.rig engines $(addprefix --only ,$(ENGINES)) -- -q -n 3 --dist worksteal $(PYTEST_ARGS)
+
 # A candidate must run, not only exist: a version manager's shim is on PATH for versions that it then refuses to start.
 .PHONY: test-matrix
 test-matrix:  ## test-unit under each supported Python that is found

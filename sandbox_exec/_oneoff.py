@@ -77,7 +77,7 @@ class OneOffs:
         conversation = new_conversation()
         visit.call = Call(
             self._client.runner,
-            self._reach.one_off(user),
+            self._reach.one_off(user, makes_workdir=self._starter.storage.habits.makes_directories),
             conversation,
             script(conversation),
             bounds,

@@ -52,7 +52,7 @@ _HOST_ALIASES: Final = (
     "host.containers.internal",
 )
 
-# The engine makes this directory itself, for images that have no mkdir.
+# docker makes this directory itself, also for images that have no mkdir.
 _WORKDIR: Final = ("--workdir", WORKSPACE)
 
 _TOOL_MEMORY: Final = str(128 * 2**20)
@@ -176,8 +176,13 @@ def tool_flags(root: str, mounted: str) -> tuple[str, ...]:
     )
 
 
-def container_flags(config: SandboxConfig, key: str) -> tuple[str, ...]:
+def container_flags(
+    config: SandboxConfig, key: str, *, makes_workdir: bool = True
+) -> tuple[str, ...]:
     """Return the flags of a session's container.
+
+    :param makes_workdir: whether the engine makes a working directory; it is left to PID 1 where
+        the engine would refuse one that is not there.
 
     The stop signal is KILL because PID 1 has no trap to answer a softer one with (hazard F6).
     """
@@ -186,16 +191,19 @@ def container_flags(config: SandboxConfig, key: str) -> tuple[str, ...]:
         if config.workspace_root is None
         else ("--volume", f"{workspace_path(config.workspace_root, key)}:{WORKSPACE}")
     )
-    return (*_shared_flags(config), *_WORKDIR, *mount, "--stop-signal", "KILL")
+    workdir = _WORKDIR if makes_workdir else ()
+    return (*_shared_flags(config), *workdir, *mount, "--stop-signal", "KILL")
 
 
-def one_off_flags(config: SandboxConfig, user: str | None) -> tuple[str, ...]:
+def one_off_flags(
+    config: SandboxConfig, user: str | None, *, makes_workdir: bool = True
+) -> tuple[str, ...]:
     """Return the flags of a one-off container, in which the guest itself is PID 1.
 
     A guest that is not root cannot make the workspace, so it gets one in memory.
     """
     if user is None:
-        return (*_shared_flags(config), *_WORKDIR)
+        return (*_shared_flags(config), *(_WORKDIR if makes_workdir else ()))
     # Without a workdir, since the engine would make it first, and the mount take on its mode.
     scratch = ("--tmpfs", f"{WORKSPACE}:rw,exec,nosuid,nodev,mode=1777")
     return (*_shared_flags(config), *scratch, "--user", user)

@@ -48,7 +48,7 @@ class Reach:
 
         return Address(self._exec(name, user), _guest_env(), fallback)
 
-    def one_off(self, user: str | None) -> Address:
+    def one_off(self, user: str | None, *, makes_workdir: bool) -> Address:
         """Return the address of a guest that is the command of a container of its own."""
         name = one_off_name(self._config.deployment)
 
@@ -62,7 +62,7 @@ class Reach:
         line = command_line.run_attached(
             name,
             labels={LABEL_DEPLOYMENT: self._config.deployment, LABEL_KIND: "one-off"},
-            flags=one_off_flags(self._config, user),
+            flags=one_off_flags(self._config, user, makes_workdir=makes_workdir),
             variable=GUEST_VARIABLE,
             image=self._config.image,
             command=("sh", *BOOTSTRAP),

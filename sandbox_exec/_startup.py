@@ -188,11 +188,13 @@ class Starter:
     async def _create(self, name: str, key: str, policy: Policy) -> str | None:
         """Make the container and return its id, or ``None`` if somebody else has."""
         await self.storage.check()
-        await self.storage.prepare()
+        await self.storage.prepare(key)
         argv = command_line.run_detached(
             name,
             labels=policy.labels(deployment=self._config.deployment, kind="session", key=key),
-            flags=container_flags(self._config, key),
+            flags=container_flags(
+                self._config, key, makes_workdir=self.storage.habits.makes_directories
+            ),
             image=self._config.image,
             command=("sh", *keepalive_command()),
         )

@@ -7,9 +7,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 from anyio import Lock, to_thread
-from attrs import Factory, define
+from attrs import Factory, define, frozen
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
@@ -19,24 +21,44 @@ from sandbox_exec._log import Log
 from sandbox_exec._tidy import DELETE_SECONDS, Tidy
 from sandbox_exec._tool_text import DISK_HINT
 
-__all__ = ["Storage", "data_root"]
+__all__ = ["Habits", "Storage", "habits"]
 
 log = Log(__name__)
 
 
-def data_root(info: bytes) -> str | None:
-    """Return where the engine keeps its data, from its ``info``, or ``None`` if it does not say."""
+@frozen
+class Habits:
+    """What an engine's ``info`` tells of how it deals with directories on its host.
+
+    :param data_root: where it keeps its data; ``None`` if it does not say.
+    :param makes_directories: docker makes a working directory that an image lacks, and the source
+        of a mount; podman 4.3 refuses the container instead. Told by the answer and not by the
+        program's name, as a docker may be a podman (hazard B8).
+    :param here: its host is certainly this one.
+    """
+
+    data_root: str | None = None
+    makes_directories: bool = True
+    here: bool = False
+
+
+def habits(info: bytes) -> Habits:
+    """Return what an engine's ``info`` says, as far as it can be read."""
     try:
         facts = json.loads(info)
     except ValueError:
-        return None
+        return Habits()
     if not isinstance(facts, dict):
-        return None
-    store = facts.get("store")
-    root = facts.get("DockerRootDir") or (
-        store.get("graphRoot") if isinstance(store, dict) else None
-    )
-    return root if isinstance(root, str) else None
+        return Habits()
+    store, host = facts.get("store"), facts.get("host")
+    if isinstance(store, dict) and isinstance(host, dict):
+        local = host.get("serviceIsRemote") is False
+        return Habits(_text(store.get("graphRoot")), makes_directories=False, here=local)
+    return Habits(_text(facts.get("DockerRootDir")))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _free_bytes(path: str) -> int | None:
@@ -52,13 +74,15 @@ class Storage:
 
     :param tidy: what runs over the workspace root.
     :param free_bytes: returns the free bytes where a path is, or ``None`` if it is not there.
+    :ivar habits: of the engine; known once ``check`` has returned.
     """
 
     _config: SandboxConfig
     _client: EngineClient
     tidy: Tidy
     _free_bytes: Callable[[str], int | None] = _free_bytes
-    _data_root: str | None = None
+    habits: Habits = Habits()
+    _asked: bool = False
     _prepared: bool = False
     _preparing: Lock = Factory(Lock)
 
@@ -69,12 +93,12 @@ class Storage:
 
         :raises ContainerStartError: with code ``disk-full``.
         """
+        if not self._asked:
+            answer = await self._client.control(command_line.info())
+            self.habits, self._asked = habits(answer.stdout), True
         if not self._config.min_free_bytes:
             return
-        if self._data_root is None:
-            answer = await self._client.control(command_line.info())
-            self._data_root = data_root(answer.stdout) or ""
-        paths = [path for path in (self._data_root, self._config.workspace_root) if path]
+        paths = [path for path in (self.habits.data_root, self._config.workspace_root) if path]
         for path in paths:
             free = await to_thread.run_sync(self._free_bytes, path)
             if free is not None and free < self._config.min_free_bytes:
@@ -87,11 +111,12 @@ class Storage:
                     hint=DISK_HINT,
                 )
 
-    async def prepare(self) -> None:
+    async def prepare(self, key: str) -> None:
         """Make the workspace root on the daemon's host, with mode 0700, once.
 
-        A file made in a workspace keeps its suid bit on the host, so nobody but root may get at
-        it (hazard R5). Done in a container, because the host may be another machine.
+        And a workspace in it, where the engine will not. A file made in a workspace keeps its suid
+        bit on the host, so nobody but root may get at it (hazard R5). Done in a container, because
+        the host may be another machine; but for the root of an engine that makes no directories.
 
         :raises ContainerStartError: when it cannot be made or closed.
         """
@@ -99,10 +124,18 @@ class Storage:
         if root is None:
             return
         async with self._preparing:
-            if self._prepared:
-                return
-            await self.tidy("close")
-            self._prepared = True
+            if not self._prepared:
+                await self._close(root)
+                self._prepared = True
+        if not self.habits.makes_directories:
+            await self.tidy("make", key)
+
+    async def _close(self, root: str) -> None:
+        if self.habits.here:
+            # What it cannot make is for the engine to complain of.
+            with suppress(OSError):
+                await to_thread.run_sync(partial(os.makedirs, root, 0o700, exist_ok=True))
+        await self.tidy("close")
         if not await to_thread.run_sync(os.path.isdir, root):
             log.info("sandbox.workspace_root_elsewhere", workspace_root=root)
 

@@ -26,7 +26,11 @@ _BATCH: Final = 1000
 
 _MOUNTED: Final = "/sandbox-exec-root"
 _NOT_OURS: Final = 7
-_DONE: Final = {"close": "closed to other users of its host", "dispose": "cleared of {1}"}
+_DONE: Final = {
+    "close": "closed to other users of its host",
+    "make": "given a workspace {0}",
+    "dispose": "cleared of {1}",
+}
 
 
 @frozen

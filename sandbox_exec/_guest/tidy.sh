@@ -1,6 +1,7 @@
 # Tidies the workspace root, as PID 1 of a container of its own, because the disk is the daemon's.
 # Called as: sh -c THIS NAME ROOT SECONDS VERB ARGUMENT...
 #   close                    make the root and let nobody but root in; status 7 if it is not ours
+#   make KEY                 make a workspace, for an engine that makes no directories
 #   stamp KEY=EPOCH...       note that a workspace was used then, unless it was used later
 #   look                     "now EPOCH", then "KEY EPOCH" for each workspace and its last use, and
 #                            "aside KEY SUFFIX" for each that is set aside
@@ -145,6 +146,7 @@ dispose() {
 now=$(date +%s) || exit 1
 case $verb in
 close) close_root ;;
+make) mkdir -p "$1" ;;
 stamp) note "$@" ;;
 look) look ;;
 aside) aside "$@" ;;

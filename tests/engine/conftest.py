@@ -5,10 +5,12 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from attrs import frozen
+from attrs import Factory, frozen
 
+from sandbox_exec._docker.engine import cli_environment
 from sandbox_exec._docker.runner import SubprocessRunner
 
 IMAGE = "sandbox-exec/busybox"
@@ -20,17 +22,31 @@ BOTH_LOOPS = {"test_shared_real.py", "test_seam.py", "test_wedged.py", "test_lif
 
 @frozen
 class RealEngine:
-    """An engine that answers, and the environment in which its program reaches it."""
+    """An engine that answers, and the environment in which its program reaches it.
+
+    :param settings: what an executor must be told to use it, beyond its program.
+    """
 
     program: str
     environment: Mapping[str, str]
+    settings: Mapping[str, Any] = Factory(dict)
 
     @property
     def runner(self) -> SubprocessRunner:
-        return SubprocessRunner(self.environment)
+        host = self.settings.get("docker_host")
+        return SubprocessRunner(cli_environment(self.environment, docker_host=host))
 
 
-def _answers(program: str, environment: Mapping[str, str]) -> bool:
+def engine_environment() -> dict[str, str]:
+    """Return what of this process's environment decides which engine is spoken to."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in {"PATH", "HOME", "XDG_RUNTIME_DIR"} or name.startswith(("DOCKER_", "CONTAINER"))
+    }
+
+
+def answers(program: str, environment: Mapping[str, str]) -> bool:
     if shutil.which(program, path=environment.get("PATH")) is None:
         return False
     argv = [program, "image", "inspect", IMAGE]
@@ -54,12 +70,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def real_engine() -> RealEngine:
     """The engine that the environment names, docker unless it says otherwise."""
     program = os.environ.get("SANDBOX_EXEC_ENGINE") or "docker"
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name in {"PATH", "HOME", "XDG_RUNTIME_DIR"} or name.startswith(("DOCKER_", "CONTAINER"))
-    }
-    if not _answers(program, environment):
+    environment = engine_environment()
+    if not answers(program, environment):
         message = f"no {program} with the image {IMAGE} answers"
         if program in os.environ.get("SANDBOX_EXEC_REQUIRE_ENGINE", "").split(","):
             pytest.fail(message)

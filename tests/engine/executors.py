@@ -31,7 +31,7 @@ class Deployment:
 
     def executor(self, image: str = "busybox", **settings: Any) -> LocalDockerExecutor:  # noqa: ANN401  # SandboxConfig's
         """Return an executor, not yet entered, with the engine's own environment."""
-        settings.setdefault("image", f"sandbox-exec/{image}")
+        settings = {"image": f"sandbox-exec/{image}", **self.engine.settings, **settings}
         how = {name: settings.pop(name) for name in ("wall", "reaps") if name in settings}
         config = SandboxConfig(deployment=self.name, engine=self.engine.program, **settings)
         return LocalDockerExecutor(config, runner=self.engine.runner, **how)

@@ -1,4 +1,4 @@
-"""The rig's command line: ``run``, ``up``, ``down``, ``images``, ``dind`` and ``podman``."""
+"""The rig's command line: an engine for a command, for a shell, or each of them in turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from tests.rig import developer, dind, packages
+from tests.rig import conformance, developer, dind, packages
 from tests.rig.child import run_child
 from tests.rig.engine import some_engine
 from tests.rig.images import chosen, ensure_images
@@ -57,6 +57,10 @@ def _dind(options: argparse.Namespace) -> int:
         return dind.run_inside(_command(options), engine)
 
 
+def _engines(options: argparse.Namespace) -> int:
+    return conformance.run_lineup(options.only, _command(options))
+
+
 def _images(options: argparse.Namespace) -> int:
     engine = os.environ.get("SANDBOX_EXEC_ENGINE") or "docker"
     ensure_images(chosen(options.names or ["all"]), environment=os.environ, engine=(engine,))
@@ -93,6 +97,10 @@ def _parser() -> argparse.ArgumentParser:
         if name != "dind":
             command.add_argument("--images", action="append", default=[], metavar="NAME,...|all")
         command.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD ARG...")
+    engines = actions.add_parser("engines", help="run the conformance suite on each engine")
+    engines.set_defaults(action=_engines)
+    engines.add_argument("--only", action="append", default=[], metavar="ENGINE")
+    engines.add_argument("command", nargs=argparse.REMAINDER, metavar="-- PYTEST-ARG...")
     up = actions.add_parser("up", help="start a daemon for this shell, and print how to reach it")
     up.set_defaults(action=_up)
     down = actions.add_parser("down", help="stop the daemon that up started")

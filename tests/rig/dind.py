@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -52,9 +52,15 @@ _SKIPPED = frozenset({"__pycache__", "_build", "build", "dist", "htmlcov", "node
 _HIDDEN_BUT_OURS = frozenset({".ci", ".github"})
 
 
-def run_inside(argv: Sequence[str], engine: Engine) -> int:
+def run_inside(
+    argv: Sequence[str],
+    engine: Engine,
+    *,
+    variables: Mapping[str, str] | None = None,
+    fetch: Mapping[str, Path] | None = None,
+) -> int:
     """Run the command in the nested container and return its exit status; the container is gone
-    afterwards.
+    afterwards, but for the files of its working tree that ``fetch`` copies out.
     """
     if engine.command != "docker":
         raise RigError("docker in docker needs docker")
@@ -64,16 +70,20 @@ def run_inside(argv: Sequence[str], engine: Engine) -> int:
     tarballs = sorted({known.base.build() for known in IMAGES.values()})
     start = ["tini", "--", "sh", "-c", _START, "sh", *argv]
     container = _docker(
-        engine, ["create", "--pull=never", *_FLAGS, *_environment(), _REFERENCE, *start]
+        engine,
+        ["create", "--pull=never", *_FLAGS, *_environment(variables or {}), _REFERENCE, *start],
     )
     try:
         _copy_in(engine, container, tarballs)
-        return run_child(["docker", "start", "--attach", container], engine.environment)
+        status = run_child(["docker", "start", "--attach", container], engine.environment)
+        for name, target in (fetch or {}).items():
+            _docker(engine, ["cp", f"{container}:/{_WORK}/{name}", str(target)])
+        return status
     finally:
         _docker(engine, ["rm", "--force", "--volumes", container])
 
 
-def _environment() -> list[str]:
+def _environment(variables: Mapping[str, str]) -> list[str]:
     own = {
         "PATH": f"{VENV}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -84,6 +94,7 @@ def _environment() -> list[str]:
         "SANDBOX_EXEC_IN_DIND": "1",
     }
     own |= {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    own |= variables
     return [f"--env={name}={value}" for name, value in own.items()]
 
 

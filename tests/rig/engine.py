@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.rig import packages
 from tests.rig.daemon import PrivateDaemon
@@ -22,10 +22,17 @@ _ADVICE = "start docker or podman, or run this as root on Debian so that docker.
 
 @dataclass(frozen=True)
 class Engine:
-    """A CLI and the environment in which it reaches an engine that answers."""
+    """A CLI and the environment in which it reaches an engine that answers.
+
+    ``prefix`` starts a command where the engine can be reached, ``settings`` are those that an
+    executor needs for it, and ``note`` is what a reader of results has to know.
+    """
 
     command: str
     environment: Mapping[str, str]
+    prefix: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
 
 
 @contextlib.contextmanager

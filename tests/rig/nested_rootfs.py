@@ -1,5 +1,5 @@
-"""The root file system of docker in docker: a newer Debian with its own docker and this project's
-tools.
+"""A newer Debian: the root file system of docker in docker, of the remote host, and where runsc is
+from.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ _PACKAGES = (
     "docker.io",
     "iproute2",
     "iptables",
+    "openssh-server",
     "procps",
     "python3",
     "python3-venv",
+    "runsc",
     "tini",
 )
 
@@ -35,12 +37,12 @@ def nested_rootfs(requirements: Path) -> Rootfs:
     """
 
     def fill(root: Path) -> None:
-        subprocess.run(["tar", "-C", str(root), "-xpf", str(_BASE.build())], check=True)
+        subprocess.run(["tar", "-C", str(root), "-xpf", str(NEWER_DEBIAN.build())], check=True)
         _install_tools(root, requirements)
 
     pins = hashlib.sha256(requirements.read_bytes()).hexdigest()
     return Rootfs(
-        "nested", fill, (_BASE.key, pins, inspect.getsource(_install_tools)), as_root=True
+        "nested", fill, (NEWER_DEBIAN.key, pins, inspect.getsource(_install_tools)), as_root=True
     )
 
 
@@ -78,7 +80,7 @@ def _run(argv: list[str]) -> None:
         raise RigError(f"{' '.join(argv[:5])} ... failed ({done.returncode}):\n{tail}")
 
 
-_BASE = Rootfs(
+NEWER_DEBIAN = Rootfs(
     "nested-base",
     _debian_with_docker,
     (_SUITE, *_PACKAGES, inspect.getsource(debootstrap)),

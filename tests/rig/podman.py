@@ -13,6 +13,7 @@ import os
 import resource
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,7 +41,7 @@ network_config_dir = "{data}/networks"
 
 _STORAGE_CONF = """\
 [storage]
-driver = "overlay"
+driver = "{driver}"
 runroot = "{runtime}/storage"
 graphroot = "{data}/storage"
 """
@@ -63,6 +64,16 @@ exec nsenter --net={runtime}/netns {podman} "$@"
 
 class PrivatePodman:
     """One private podman, there from ``start`` to ``stop``; nothing of it is left afterwards."""
+
+    driver = "overlay"
+    needs: Mapping[str, str] = {
+        "podman": "podman",
+        "runc": "runc",
+        "catatonit": "catatonit",
+        "iptables": "iptables",
+        "ip": "iproute2",
+        "/usr/lib/podman/netavark": "netavark",
+    }
 
     def __init__(self) -> None:
         self._runtime: Path | None = None
@@ -99,16 +110,7 @@ class PrivatePodman:
 
     def start(self) -> None:
         """Install what is missing and write the configuration; podman has no daemon to start."""
-        packages.require(
-            {
-                "podman": "podman",
-                "runc": "runc",
-                "catatonit": "catatonit",
-                "iptables": "iptables",
-                "ip": "iproute2",
-                "/usr/lib/podman/netavark": "netavark",
-            }
-        )
+        packages.require(self.needs)
         sweep_abandoned()
         self._runtime = places.new_runtime_dir()
         try:
@@ -122,16 +124,20 @@ class PrivatePodman:
         if self._runtime is None:
             return
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):
-            subprocess.run(
-                [f"{self.runtime}/bin/podman", "rm", "--all", "--force", "--time", "0"],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=60,
-            )
+            self.remove_containers()
         remove_leftovers(self.runtime, self._data, "")
         self._runtime = None
+
+    def remove_containers(self) -> None:
+        """Remove all of its containers, running or not."""
+        subprocess.run(
+            [f"{self.runtime}/bin/podman", "rm", "--all", "--force", "--time", "0"],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
 
     @property
     def _data(self) -> Path:
@@ -143,15 +149,18 @@ class PrivatePodman:
         (runtime / "owner").write_text(str(ProcessId.of(os.getpid())))
         (runtime / "data").write_text(str(data))
         ulimits = ", ".join(f'"{name}={_allowed(name)}"' for name in _ULIMITS)
-        names = {"runtime": runtime, "data": data, "ulimits": ulimits}
+        names = {"runtime": runtime, "data": data, "ulimits": ulimits, "driver": self.driver}
         (runtime / "containers.conf").write_text(_CONTAINERS_CONF.format(**names))
         (runtime / "storage.conf").write_text(_STORAGE_CONF.format(**names))
         (runtime / "registries.conf").write_text(_REGISTRIES_CONF)
         (runtime / "bin").mkdir()
         wrapper = runtime / "bin/podman"
-        wrapper.write_text(_WRAPPER.format(runtime=runtime, podman=shutil.which("podman")))
+        wrapper.write_text(self._wrapper())
         wrapper.chmod(0o755)
         places.new_network_namespace(runtime / "netns")
+
+    def _wrapper(self) -> str:
+        return _WRAPPER.format(runtime=self.runtime, podman=shutil.which("podman"))
 
 
 def _allowed(name: str) -> str:

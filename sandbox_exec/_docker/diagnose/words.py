@@ -62,6 +62,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             _CLIENT + r"failed to connect to the docker API at [^ ]+; check if .*",
             # 20.10, 28: unknown host, ssh, end of stream, reset, TLS.
             _CLIENT + r"error during connect: .*",
+            # 28: ssh, in an exec's second connection, when the first was good.
+            _CLIENT + r"command \[ssh .*\] has exited with .*",
             # 20.10, 28: what answers does not speak HTTP. Without the daemon's prefix, with which
             # the same words are about a registry.
             _CLIENT + r'(?:Get|Head|Post) "[^"]+": .*',

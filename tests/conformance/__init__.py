@@ -1,0 +1,1 @@
+"""One suite for every engine: what a user may rely on, wherever the sandboxes run."""
