@@ -13,6 +13,7 @@ from anyio import CancelScope, create_task_group, get_cancelled_exc_class, lowle
 
 from sandbox_exec._command import CommandScript
 from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker.dialing import considerate
 from sandbox_exec._docker.engine import cli_environment
 from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._docker.runner import SubprocessRunner
@@ -68,7 +69,7 @@ class LocalDockerExecutor:
         # Read once: a later change of this process's environment must not move sandboxes to
         # another daemon (hazard R7).
         environment = cli_environment(os.environ, docker_host=config.docker_host)
-        self._runner = SubprocessRunner(environment) if runner is None else runner
+        self._runner = runner or considerate(SubprocessRunner(environment), environment)
         self._clock = clock
         self._wall = wall
         self._reaps = reaps

@@ -108,6 +108,9 @@ class OneOffs:
             await self._client.control(argv)
         except SandboxError as error:
             return error.fresh(**facts)
+        broken = verdict.cut if isinstance(verdict, Lost) else verdict.diagnosis
+        if broken is not None and broken.fault in {Fault.DAEMON_DOWN, Fault.DAEMON_DENIED}:
+            return self._client.unreachable(broken).fresh(**facts)
         if isinstance(verdict, Lost):
             return SandboxBrokenError(
                 "the sandbox was stopped, paused or removed while the command ran",

@@ -6,15 +6,18 @@ never handed on as a command's output (hazards S2, C9).
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from attrs import Factory, define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from sandbox_exec._collect import Collector
 from sandbox_exec._docker.diagnose import Diagnosis, Fault, diagnose
 from sandbox_exec._frames import End, Ready
 from sandbox_exec._guest import PROTOCOL
 from sandbox_exec._models import ExecResult
+
+_SIGNALS: Final = 128
+_LAST_LINES: Final = 20
 
 __all__ = ["Ended", "Lost", "NotStarted", "Report", "Verdict", "judge"]
 
@@ -96,9 +99,14 @@ class NotStarted:
 
 @frozen
 class Lost:
-    """The command may have run, wholly or in part, and nobody can say."""
+    """The command may have run, wholly or in part, and nobody can say.
+
+    :param partial: what it had printed, without what the engine's program said at its end.
+    :param cut: that program's last words, where they say that it lost its engine.
+    """
 
     partial: ExecResult
+    cut: Diagnosis | None = None
 
 
 Verdict: TypeAlias = Ended | NotStarted | Lost
@@ -120,7 +128,25 @@ def judge(report: Report) -> Verdict:
         return Ended(_result(report, code, timed_out=timed_out), report.end.unkillable)
     if report.overdue and report.reaped:
         return Ended(_result(report, -1, timed_out=True))
-    return Lost(_result(report, -1, timed_out=False))
+    partial = _result(report, -1, timed_out=False)
+    own, cut = _last_words(partial.stderr, report.exit_code or 0)
+    return Lost(evolve(partial, stderr=own), cut)
+
+
+def _last_words(stderr: str, exit_code: int) -> tuple[str, Diagnosis | None]:
+    """Part what a command printed from what the engine's program said when its connection was cut.
+
+    A status of 128 and more tells how what it ran ended, so then it has said nothing. What a
+    command prints can look the same, so nothing is done on these words but to choose the error.
+    """
+    if not 0 < exit_code < _SIGNALS:
+        return stderr, None
+    lines = stderr.splitlines(keepends=True)
+    for start in range(max(len(lines) - _LAST_LINES, 0), len(lines)):
+        if diagnose(exit_code, b"", lines[start].encode()).fault is Fault.DAEMON_DOWN:
+            words = "".join(lines[start:]).encode()
+            return "".join(lines[:start]), diagnose(exit_code, b"", words)
+    return stderr, None
 
 
 def _result(report: Report, exit_code: int, *, timed_out: bool) -> ExecResult:

@@ -24,6 +24,9 @@ class Remedy(Enum):
     WAIT = auto()
     """Somebody is putting it to sleep right now: wait, then wake it."""
 
+    REDIAL = auto()
+    """The way to it failed although the engine answers: wait, and try again, for a while."""
+
     RESTART = auto()
     """Stop and start it: its files stay, its processes are lost."""
 
@@ -129,6 +132,8 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     "tag": GiveUp("no-tag", "processes cannot be tagged in this sandbox, so no limit would hold"),
 }
 
+_WAYS: Final = frozenset({Fault.DAEMON_DOWN, Fault.DAEMON_DENIED})
+
 _MUTE: Final = Treatment(
     Remedy.RESTART,
     "it no longer answered and was restarted: its files are as they were, its processes are gone",
@@ -148,5 +153,8 @@ def treatment(verdict: NotStarted, *, looked: bool) -> Treatment | GiveUp:
     if looked and fault is Fault.RACED:
         # The container is there as it was, so it was not its end that the exec met.
         fault = Fault.PROCESSES_EXHAUSTED
+    if looked and fault in _WAYS:
+        # The container is not to blame, and what runs in it must not be.
+        return Treatment(Remedy.REDIAL)
     known = _FAULTS.get(fault)
     return known or (_MUTE if looked else Treatment(Remedy.LOOK_AGAIN))

@@ -50,6 +50,7 @@ _RETIRING_FOR: Final = 5.0
 """Seconds after which a retirement that has not ended is taken for dead."""
 
 _RETIRING_STEP: Final = 0.1
+_REDIAL_STEP: Final = 0.5
 _RESTARTED: Final = "it had been restarted: its files are as they were, its processes are gone"
 
 log = Log(__name__)
@@ -188,6 +189,11 @@ class SessionMap:
             raise step.error()
         if step.remedy is Remedy.LOOK_AGAIN:
             healing.looked = True
+        elif step.remedy is Remedy.REDIAL:
+            if not self._waits(healing):
+                raise self._client.unreachable(verdict.diagnosis)
+            await sleep(_REDIAL_STEP)
+            return
         elif step.remedy is Remedy.WAIT and self._waits(healing):
             await sleep(_RETIRING_STEP)
         elif healing.restarted:
@@ -199,7 +205,7 @@ class SessionMap:
         self._forget(session, started)
 
     def _waits(self, healing: _Healing) -> bool:
-        """Return whether it is still worth waiting for somebody to put the container to sleep."""
+        """Return whether it is still worth waiting for others, or for a better connection."""
         now = self._clock()
         if healing.give_up_at is None:
             healing.give_up_at = now + _RETIRING_FOR
@@ -267,7 +273,7 @@ class SessionMap:
     async def _lost(self, session: Session, started: Started, verdict: Lost) -> SandboxError:
         """Return the error for a command whose fate is unknown; it is never run again."""
         self._forget(session, started)
-        partial_output = {
+        partial_output: dict[str, Any] = {
             "started": True,
             "partial_stdout": verdict.partial.stdout,
             "partial_stderr": verdict.partial.stderr,
@@ -276,6 +282,8 @@ class SessionMap:
             running = await self._starter.is_running(started)
         except DaemonUnavailableError as error:
             return error.fresh(**partial_output)
+        if verdict.cut is not None:
+            return self._client.unreachable(verdict.cut).fresh(**partial_output)
         what = (
             "the process that runs the command was killed inside the sandbox"
             if running
@@ -286,7 +294,7 @@ class SessionMap:
             code="guest-lost" if running else "sandbox-lost",
             retryable=False,
             hint=BROKEN_HINT,
-            **partial_output,  # type: ignore[arg-type]  # three differently typed facts
+            **partial_output,
         )
 
     async def _dispose(self, session: Session) -> None:

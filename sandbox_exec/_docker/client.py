@@ -9,7 +9,7 @@ from attrs import frozen
 
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.breaker import Breaker
-from sandbox_exec._docker.diagnose import Fault, absent, diagnose
+from sandbox_exec._docker.diagnose import Diagnosis, Fault, absent, diagnose
 from sandbox_exec._docker.interface import (
     Argv,
     CommandRunner,
@@ -73,6 +73,11 @@ class EngineClient:
             stderr=stderr,
             hint=DAEMON_DOWN_HINT,
         )
+
+    def unreachable(self, diagnosis: Diagnosis) -> DaemonUnavailableError:
+        """Return what a caller is told of a connection that failed, though the engine answers."""
+        why = f"could not be reached: {diagnosis.line}"
+        return self.unavailable((), why, diagnosis.line)
 
     async def control(self, argv: Argv, *, timeout: float | None = None) -> Completed:
         """Make a control call and return how it ended, which need not be well.

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import pytest
-from anyio import Event, create_task_group, move_on_after
+from anyio import Event, create_task_group, move_on_after, sleep
 
 from sandbox_exec import (
     ContainerStartError,
@@ -247,6 +247,8 @@ async def ended_by(
         async with place.executor() as executor:
             group.start_soon(call, executor)
             await chat(executor, do.awaits_begun)
+            # It has begun, and what it printed is on the way.
+            await sleep(place.patience / 4)
             await end(executor)
         await settled.wait()
     (error,) = errors

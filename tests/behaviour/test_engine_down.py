@@ -343,6 +343,8 @@ async def test_a_one_off_that_starts_while_the_engine_is_doubted(place: FakePlac
     async with place.executor(
         clock=time.monotonic, control_timeout=0.4, grace=0.1, min_free_bytes=0
     ) as executor:
+        # What kind of engine it is, is asked only once.
+        await executor.run(ExecSpec(do.speaks))
         start, doubt = place.daemon.hold("run --rm"), place.daemon.hold("info")
         async with create_task_group() as group:
             caller = Caller(executor, do.speaks, None)

@@ -59,7 +59,7 @@ def anyio_backend() -> str:
 def _engine() -> RealEngine:
     settings = json.loads(os.environ.get("SANDBOX_EXEC_CONFORMANCE_SETTINGS") or "{}")
     program = os.environ.get("SANDBOX_EXEC_ENGINE") or "docker"
-    return RealEngine(program, engine_environment(), settings)
+    return RealEngine(program, engine_environment(), settings, plain=True)
 
 
 @pytest.fixture(scope="session")

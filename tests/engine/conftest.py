@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from attrs import Factory, frozen
 
-from sandbox_exec._docker.engine import cli_environment
 from sandbox_exec._docker.runner import SubprocessRunner
 
 IMAGE = "sandbox-exec/busybox"
@@ -25,16 +24,17 @@ class RealEngine:
     """An engine that answers, and the environment in which its program reaches it.
 
     :param settings: what an executor must be told to use it, beyond its program.
+    :param plain: executors are made as a caller makes them, who hands in nothing but settings.
     """
 
     program: str
     environment: Mapping[str, str]
     settings: Mapping[str, Any] = Factory(dict)
+    plain: bool = False
 
     @property
     def runner(self) -> SubprocessRunner:
-        host = self.settings.get("docker_host")
-        return SubprocessRunner(cli_environment(self.environment, docker_host=host))
+        return SubprocessRunner(self.environment)
 
 
 def engine_environment() -> dict[str, str]:

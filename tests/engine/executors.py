@@ -34,7 +34,8 @@ class Deployment:
         settings = {"image": f"sandbox-exec/{image}", **self.engine.settings, **settings}
         how = {name: settings.pop(name) for name in ("wall", "reaps") if name in settings}
         config = SandboxConfig(deployment=self.name, engine=self.engine.program, **settings)
-        return LocalDockerExecutor(config, runner=self.engine.runner, **how)
+        runner = None if self.engine.plain else self.engine.runner
+        return LocalDockerExecutor(config, runner=runner, **how)
 
     def container(self, session: str) -> str:
         """Return the name of a session's container."""

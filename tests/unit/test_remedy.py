@@ -39,7 +39,6 @@ def test_a_full_sandbox_is_restarted_at_once(fault: Fault) -> None:
         Fault.CONTAINER_PAUSED,
         Fault.RACED,
         Fault.UNKNOWN,
-        Fault.DAEMON_DOWN,
     ],
 )
 def test_everything_else_is_looked_at_once_and_then_restarted(fault: Fault) -> None:
@@ -49,6 +48,15 @@ def test_everything_else_is_looked_at_once_and_then_restarted(fault: Fault) -> N
     assert first.remedy is Remedy.LOOK_AGAIN
     assert isinstance(second, Treatment)
     assert second.remedy is Remedy.RESTART
+
+
+@pytest.mark.parametrize("fault", [Fault.DAEMON_DOWN, Fault.DAEMON_DENIED])
+def test_a_way_that_fails_is_no_reason_for_a_restart(fault: Fault) -> None:
+    """The engine answers, the container is as it was, and what runs in it goes on."""
+    first, second = by_fault(fault), by_fault(fault, looked=True)
+    assert isinstance(first, Treatment)
+    assert first.remedy is Remedy.LOOK_AGAIN
+    assert second == Treatment(Remedy.REDIAL)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,8 @@ _PATTERNS: Final = tuple(
 # What stands beside the reason in an answer, and is none.
 _ASIDE: Final = re.compile(r"(?:See|Run) 'docker .*|Usage: .*|time=\".*")
 
+_SSH_QUOTE: Final = re.compile(r"(.*command \[ssh .*\] has exited with .* stderr=).*")
+
 _ABSENT: Final = re.compile(
     # docker 20.10 and 28: inspect; podman 4.3.1: inspect, of one name and of several.
     r"Error: No such object: (?P<docker>[^ ]+)"
@@ -70,11 +72,21 @@ def diagnose(exit_code: int, stdout: bytes, stderr: bytes) -> Diagnosis:
     if exit_code in _STDOUT_STATUSES:
         lines += islice(_lines(stdout), _MAX_LINES)
     for fault, patterns in _PATTERNS:
-        for line in lines:
+        for number, line in enumerate(lines):
             if any(pattern.fullmatch(line) for pattern in patterns):
-                return Diagnosis(fault, line)
+                return Diagnosis(fault, _with_reason(line, lines[number + 1 :]))
     reasons = (line for line in lines if not _ASIDE.fullmatch(line))
     return Diagnosis(Fault.UNKNOWN, next(reasons, ""))
+
+
+def _with_reason(line: str, rest: list[str]) -> str:
+    """Return the line, with the last thing that ssh said in place of the first.
+
+    docker's program quotes all of it, and of ten lines about a host's key the last says why.
+    """
+    quote = _SSH_QUOTE.fullmatch(line)
+    said = [word for word in rest if not _ASIDE.fullmatch(word)]
+    return f"{quote[1]}{said[-1]}" if quote and said else line
 
 
 def absent(stderr: bytes) -> frozenset[str]:
