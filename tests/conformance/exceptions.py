@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["EXCEPTIONS", "Deviation", "deviations"]
+__all__ = ["EXCEPTIONS", "Deviation", "deviations", "table"]
 
 
 class Deviation(NamedTuple):
@@ -51,3 +51,9 @@ EXCEPTIONS: Final = (
 def deviations(engine: str) -> dict[str, str]:
     """Return the tests that must fail on an engine, and why."""
     return {entry.test: entry.reason for entry in EXCEPTIONS if entry.engine == engine}
+
+
+def table() -> str:
+    """Return the list as the documentation shows it."""
+    rows = (f"| {entry.engine} | `{entry.test}` | {entry.reason} |" for entry in EXCEPTIONS)
+    return "\n".join(("| engine | test that must fail there | why |", "|---|---|---|", *rows))

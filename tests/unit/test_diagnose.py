@@ -115,6 +115,15 @@ def test_a_registry_that_refuses_is_no_engine_that_is_down() -> None:
     assert diagnose(1, b"", line).fault is Fault.DAEMON_DOWN
 
 
+def test_of_many_lines_of_ssh_the_last_one_counts() -> None:
+    """What docker's program adds below is not ssh's."""
+    head = 'error during connect: Get "http://x/y": command [ssh -- host docker] has exited with '
+    said = "stderr=@@@@\n@ WARNING @\n\nIt failed.\n\nRun 'docker run --help' for more\n"
+    found = diagnose(1, b"", f"{head}exit status 255, make sure: {said}".encode())
+    assert found.fault is Fault.DAEMON_DOWN
+    assert found.line == f"{head}exit status 255, make sure: stderr=It failed."
+
+
 def test_the_weightier_of_two_verdicts_counts() -> None:
     """An engine that went away between two answers is away."""
     gone = b"Error response from daemon: No such container: box\n"

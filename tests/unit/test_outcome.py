@@ -51,6 +51,32 @@ def test_a_request_without_an_end_is_lost(text: bytes) -> None:
     assert verdict.partial.stdout == text.decode()
 
 
+CUT = (
+    "command [ssh -T -- host docker system dial-stdio] has exited with exit status 255, make sure "
+    "the URL is valid, and Docker 18.09 or later is installed on the remote host: stderr=first\n"
+    "ssh: the last words\n\n"
+)
+
+
+def test_a_cut_connection_is_told_from_a_lost_sandbox() -> None:
+    """By the last words of the engine's program, which are not the command's."""
+    verdict = judge(report(stderr=f"own\n{CUT}".encode(), sent=True, exit_code=1))
+    assert isinstance(verdict, Lost)
+    assert verdict.partial.stderr == "own\n"
+    assert verdict.cut is not None
+    assert verdict.cut.fault is Fault.DAEMON_DOWN
+    assert verdict.cut.line.endswith("stderr=ssh: the last words")
+
+
+@pytest.mark.parametrize(("code", "more"), [(137, ""), (0, ""), (1, "x\n" * 30)])
+def test_a_command_that_talks_of_a_cut_connection(code: int, more: str) -> None:
+    """Keeps its words where the program's status, or what follows, says that they are its own."""
+    text = CUT + more
+    verdict = judge(report(stderr=text.encode(), sent=True, exit_code=code))
+    assert isinstance(verdict, Lost)
+    assert (verdict.partial.stderr, verdict.cut) == (text, None)
+
+
 def test_time_limits() -> None:
     """The guest says so; or the host's timer fired, and the guest or a second one confirms."""
     by_guest = judge(report(sent=True, end=End(137, timed_out=True), stdout=b"partial"))
