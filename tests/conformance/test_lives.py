@@ -63,6 +63,8 @@ async def test_old_ones_go_and_the_cap_holds(here: Deployment) -> None:
         assert here.containers() == [here.container("c")]
 
 
+# Seven containers of our own, each of which podman without root waits for, for 20 s, here.
+@pytest.mark.timeout(400)
 async def test_workspaces_are_swept(here: Deployment, room: Path) -> None:
     """After their time, and one that a stopped container holds is not (R3)."""
     async with here.executor(
