@@ -113,7 +113,7 @@ class Starter:
         """
         answer = await self._client.attempt(argv, self._config.start_timeout)
         if isinstance(answer, NoAnswer):
-            await self._client.control(command_line.info())
+            await self._client.info()
             raise self._too_slow(name, self._client.line(argv))
         return answer
 

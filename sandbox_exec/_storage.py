@@ -12,7 +12,6 @@ from anyio import Lock, to_thread
 from attrs import Factory, define
 
 from sandbox_exec._config import SandboxConfig
-from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._errors import ContainerStartError
 from sandbox_exec._log import Log
@@ -72,7 +71,7 @@ class Storage:
         if not self._config.min_free_bytes:
             return
         if self._data_root is None:
-            answer = await self._client.control(command_line.info())
+            answer = await self._client.info()
             self._data_root = data_root(answer.stdout) or ""
         paths = [path for path in (self._data_root, self._config.workspace_root) if path]
         for path in paths:
