@@ -34,6 +34,7 @@ __all__ = [
     "container_flags",
     "make_policy",
     "one_off_flags",
+    "quota_flags",
     "tool_flags",
 ]
 
@@ -166,13 +167,24 @@ def tool_flags(root: str, mounted: str) -> tuple[str, ...]:
 
     It runs the image's tools over every session's files, so it may do nothing else.
     """
+    added = ("--cap-add", "DAC_OVERRIDE", "--cap-add", "FOWNER")
+    return (*_tool_box(), *added, "--volume", f"{root}:{mounted}")
+
+
+def quota_flags(size: int) -> tuple[str, ...]:
+    """Return the flags of the container that is made to see whether its disk can be bounded.
+
+    :param size: bytes that its own files may take.
+    """
+    return (*_tool_box(), "--storage-opt", f"size={size}")
+
+
+def _tool_box() -> tuple[str, ...]:
     return (
         *("--user", "0:0", "--network", "none", "--log-driver", "none", "--no-healthcheck"),
-        *("--cap-drop", "ALL", "--cap-add", "DAC_OVERRIDE", "--cap-add", "FOWNER"),
-        *("--security-opt", "no-new-privileges", "--pids-limit", "32"),
+        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--pids-limit", "32"),
         *("--memory", _TOOL_MEMORY, "--memory-swap", _TOOL_MEMORY),
         *without_proxies(),
-        *("--volume", f"{root}:{mounted}"),
     )
 
 

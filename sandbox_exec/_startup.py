@@ -89,6 +89,7 @@ class Starter:
             step = disposition(container, policy, deployment=self._config.deployment, key=key)
             log.debug("sandbox.disposition", container=name, step=step.name)
             if (started := await self._take(step, attempt, container, policy)) is not None:
+                await self.storage.engine.try_to_learn()
                 return started
             if self._clock() >= deadline:
                 raise self._too_slow(name)
