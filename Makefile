@@ -49,7 +49,7 @@ check: $(STAMP)  ## lint, formatting, types, layers, guest scripts, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck -s sh sandbox_exec/_guest/keepalive.sh sandbox_exec/_guest/tidy.sh
+	$(BIN)/shellcheck -s sh $(addprefix sandbox_exec/_guest/,keepalive.sh look.sh reach.sh tidy.sh)
 	# One text in the container, so one text here.
 	cat $(addprefix sandbox_exec/_guest/,base.sh limits.sh run.sh files.sh outbox.sh harvest.sh retire.sh loop.sh) | $(BIN)/shellcheck -s sh -
 	$(BIN)/shellcheck docs/examples/*.sh .ci/run

@@ -6,8 +6,9 @@ import os
 import time
 from typing import Final
 
-from attrs import asdict
+from attrs import asdict, evolve
 
+from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.answers import UnreadableAnswer
 from sandbox_exec._docker.breaker import Breaker
@@ -18,6 +19,7 @@ from sandbox_exec._docker.facts import EngineFacts, EngineInfo
 from sandbox_exec._docker.interface import CommandRunner, Completed
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import DaemonUnavailableError, EngineNotFoundError
+from sandbox_exec._probe import Bench, probe_limits
 from sandbox_exec._tool_text import DAEMON_DOWN_HINT
 
 __all__ = ["CANDIDATES", "detect_engine"]
@@ -33,6 +35,7 @@ async def detect_engine(
     override: str | None = None,
     *,
     docker_host: str | None = None,
+    probe: str | None = None,
     runner: CommandRunner | None = None,
     timeout: float = 5.0,
 ) -> EngineInfo:
@@ -44,6 +47,8 @@ async def detect_engine(
     :param override: the program to use, a name or a path, in place of the candidates.
     :param docker_host: which daemon, as ``DOCKER_HOST`` would say it; ``None`` leaves that to this
         process's environment and to docker's context.
+    :param probe: an image that the engine has; sandboxes are made from it to see which limits
+        really hold, which takes some seconds. Without it, ``limits`` is what the engine says.
     :param runner: what starts the program; for tests.
     :param timeout: seconds that each of the two or three calls may take.
     :raises EngineNotFoundError: with code ``engine-not-found`` when there is no such program, and
@@ -51,6 +56,7 @@ async def detect_engine(
     :raises DaemonUnavailableError: with code ``daemon-unavailable`` when no engine answers there,
         ``daemon-silent`` when there was no answer in time, ``daemon-denied`` when this user may not
         use its socket, and ``bad-context`` when docker's context points at nothing.
+    :raises ContainerStartError: when no probe can be made, with code ``image-missing`` before all.
     :raises ValueError: for an override that can name no program.
 
     Source: S1's ``detectRuntime``, which judged by the path's text; hazard B8.
@@ -59,6 +65,16 @@ async def detect_engine(
         raise ValueError(f"the engine's program must be a name or a path, not {override!r}")
     if runner is None:
         runner = SubprocessRunner(cli_environment(os.environ, docker_host=docker_host))
+    info = await _find(override, docker_host, runner, timeout)
+    if probe is None:
+        return info
+    config = SandboxConfig(image=probe, engine=info.program, docker_host=docker_host)
+    return evolve(info, limits=await probe_limits(Bench(config, runner), info))
+
+
+async def _find(
+    override: str | None, docker_host: str | None, runner: CommandRunner, timeout: float
+) -> EngineInfo:
     stranger: EngineNotFoundError | None = None
     for program in CANDIDATES if override is None else (override,):
         client = EngineClient(runner, program, timeout, Breaker(time.monotonic))

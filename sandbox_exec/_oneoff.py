@@ -61,6 +61,7 @@ class OneOffs:
                 await self._starter.images.ensure()
                 verdict = await self._attempt(visit, script, bounds, user)
             if isinstance(verdict, Ended):
+                await self._starter.storage.engine.try_to_learn()
                 return verdict.result
             raise await self._failure(visit, verdict)
 

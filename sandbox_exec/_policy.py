@@ -29,6 +29,7 @@ from sandbox_exec._naming import (
 )
 
 __all__ = [
+    "CAPABILITIES",
     "Policy",
     "changed_parts",
     "container_flags",
@@ -42,7 +43,8 @@ LABEL_VERSION: Final = "1"
 
 # Root inside, but a root that can do very little: enough for package managers to unpack files, and
 # KILL because a limit that cannot end another user's process is none (hazards F5, C1).
-_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+"""What a sandbox may do that only root may."""
 
 # The names by which engines hand the host to a container. This is not egress filtering: the host
 # can still be reached by address, and so can everything else. Source: S0's HOST_BLACKHOLE.
@@ -131,7 +133,7 @@ def _limits(config: SandboxConfig) -> tuple[str, ...]:
 
 
 def _privileges() -> tuple[str, ...]:
-    added = (("--cap-add", name) for name in _CAPABILITIES)
+    added = (("--cap-add", name) for name in CAPABILITIES)
     return (
         *("--user", "0:0", "--cap-drop", "ALL", *_flat(added)),
         *("--security-opt", "no-new-privileges"),

@@ -53,9 +53,9 @@ class Storage:
         :raises ContainerStartError: with code ``disk-full``.
         :raises DaemonUnavailableError: when the engine does not answer.
         """
-        facts = await self.engine.learn()
         if not self._config.min_free_bytes:
             return
+        facts = await self.engine.learn()
         roots = (facts.data_root if facts else None, self._config.workspace_root)
         paths = [path for path in roots if path]
         for path in paths:
