@@ -17,10 +17,9 @@ from sandbox_exec._detect import detect_engine
 from sandbox_exec._docker.facts import EngineInfo
 from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._errors import EngineNotFoundError, SandboxError
-from sandbox_exec._models import ExecSpec
 from sandbox_exec._naming import session_key, workspace_path
 from sandbox_exec._parts import Parts
-from sandbox_exec._probe import Bench
+from sandbox_exec._probe import PROBE_SECONDS, Bench, reach
 from sandbox_exec._quota import disk_quota_works
 from sandbox_exec._verdicts import Check
 
@@ -110,7 +109,7 @@ async def _session(bench: Bench) -> Check:
 
     async def work(parts: Parts) -> Check:
         try:
-            result = await parts.run(ExecSpec(f"echo {key} >/workspace/{_LEFT}", session))
+            result = await parts.run(reach("workspace", 0, PROBE_SECONDS, session))
             if not result.ok:
                 seen = f"cannot write to /workspace: {result.stderr.strip()}"
                 return Check("session", "fail", seen, "Look at the disk of the engine's host.")

@@ -21,17 +21,18 @@ from sandbox_exec._models import ExecResult, ExecSpec
 from sandbox_exec._parts import Parts
 from sandbox_exec._quota import disk_quota_works
 from sandbox_exec._sighting import Reached, Sighting, parse_sighting
-from sandbox_exec._tool_text import START_HINT
+from sandbox_exec._tool_text import START_HINT, size_in_words
 
-__all__ = ["Bench", "probe_limits"]
+__all__ = ["PROBE_SECONDS", "Bench", "probe_limits", "reach"]
 
 T = TypeVar("T")
 
-_PROBE_SECONDS: Final = 20.0
+PROBE_SECONDS: Final = 20.0
 """What a probe may take; each stops by itself long before, unless the machine is very busy."""
 
 # Small, since without a cap it is the host that pays; a gVisor still starts with it.
 _MEMORY: Final = 64 * 2**20
+_CAP: Final = size_in_words(_MEMORY)
 _PIDS: Final = 64
 _CPUS: Final = 0.2
 _SPIN_HUNDREDTHS: Final = 200
@@ -45,6 +46,12 @@ _OUTPUT_BYTES: Final = 100_000
 
 _REACHED = re.compile(r"^reached (\d{1,18})$", re.MULTILINE)
 _TIMES = re.compile(r"^(\d+)m(\d+(?:\.\d+)?)s (\d+)m(\d+(?:\.\d+)?)s$", re.MULTILINE)
+
+
+def reach(limit: str, far: int, timeout: float, session: str | None = None) -> ExecSpec:
+    """Return the command that reaches for a limit, and stops if it gets as far as ``far``."""
+    env = {"SANDBOX_EXEC_LIMIT": limit, "SANDBOX_EXEC_FAR": str(far)}
+    return ExecSpec(reach_script(), session, timeout, env=env)
 
 
 @frozen
@@ -102,8 +109,8 @@ class Bench:
         :raises SandboxError: when there can be none, or its shell does not get to the end.
         """
         env = {"SANDBOX_EXEC_STATE": STATE_DIR}
-        spec = ExecSpec(look_script(), timeout=_PROBE_SECONDS, env=env)
-        result = await self.use(lambda parts: parts.run(spec), max_timeout=_PROBE_SECONDS)
+        spec = ExecSpec(look_script(), timeout=PROBE_SECONDS, env=env)
+        result = await self.use(lambda parts: parts.run(spec), max_timeout=PROBE_SECONDS)
         sighting = parse_sighting(result.stdout)
         if not sighting.whole:
             why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.exit_code}"]
@@ -117,23 +124,22 @@ class Bench:
         return sighting
 
     async def _reach(self, limit: str, far: int, timeout: float, **changes: Any) -> ExecResult:  # noqa: ANN401  # as above
-        env = {"SANDBOX_EXEC_LIMIT": limit, "SANDBOX_EXEC_FAR": str(far)}
-        spec = ExecSpec(reach_script(), timeout=timeout, env=env)
+        spec = reach(limit, far, timeout)
         return await self.use(lambda parts: parts.run(spec), max_timeout=timeout, **changes)
 
     async def memory(self) -> Reached:
         """Fill memory to twice a cap."""
         try:
-            result = await self._reach("memory", 2 * _MEMORY, _PROBE_SECONDS, memory=_MEMORY)
+            result = await self._reach("memory", 2 * _MEMORY, PROBE_SECONDS, memory=_MEMORY)
         except SandboxError as error:
             # Of everything in the sandbox, the kernel may have chosen the guest.
             lost = error.code in {"sandbox-lost", "guest-lost"}
             return Reached(str(error), holds=lost or None)
         far = _furthest(result)
         if far >= 2 * _MEMORY:
-            return Reached(f"{far} bytes fit into a sandbox of {_MEMORY}", holds=False)
+            return Reached(f"{size_in_words(far)} fit into a sandbox of {_CAP}", holds=False)
         if result.oom_killed or result.exit_code == _KILLED:
-            return Reached(f"killed on the way to twice a cap of {_MEMORY} bytes", holds=True)
+            return Reached(f"killed on the way to twice a cap of {_CAP}", holds=True)
         return Reached(f"the probe ended with {result.exit_code}", holds=None)
 
     async def pids(self) -> Reached:
@@ -153,7 +159,7 @@ class Bench:
     async def cpus(self) -> Reached:
         """Keep one processor busy, and see how much of it there was."""
         try:
-            result = await self._reach("cpus", _SPIN_HUNDREDTHS, _PROBE_SECONDS, cpus=_CPUS)
+            result = await self._reach("cpus", _SPIN_HUNDREDTHS, PROBE_SECONDS, cpus=_CPUS)
         except SandboxError as error:
             return Reached(str(error), holds=None)
         spent, wall = _TIMES.search(result.stdout), _furthest(result) / 100

@@ -54,6 +54,7 @@ class Check:
     code: str = ""
 
 
+_NAMED: Final = 5
 _UNBOUND: Final = (
     "Limits have no effect here, so one sandbox can take the whole host: use cgroups v2, or an "
     "engine that runs as root."
@@ -65,7 +66,7 @@ def trouble(name: str, error: SandboxError, *, family: str, config: SandboxConfi
 
     :param family: ``docker`` or ``podman``, or empty if that is not known.
     """
-    advice = _ADVICE.get(error.code, "")
+    advice = _ADVICE.get(error.code, _BY_HAND)
     if error.code == "daemon-unavailable" and family == "podman":
         advice = (
             "Run `podman machine start`, start podman.socket, or point --docker-host elsewhere."
@@ -74,6 +75,7 @@ def trouble(name: str, error: SandboxError, *, family: str, config: SandboxConfi
     return Check(name, "fail", str(error), advice.format_map(named), error.code)
 
 
+_BY_HAND: Final = "Try the same by hand: {engine} run --rm {image} sh -c true."
 _ADVICE: Final = {
     "engine-not-found": "Install docker or podman, or name its program with --engine.",
     "not-an-engine": "Name docker's or podman's own program with --engine.",
@@ -94,7 +96,10 @@ _ADVICE: Final = {
     "no-shell": "Name an image with a working sh with --image.",
     "bad-runtime": "Register the runtime with the engine, or name another one with --runtime.",
     "bad-network": "Make the network {network!r}, or name another one in docker_network.",
-    "bad-mount": "Name a directory with --workspace-root that holds nothing but workspaces.",
+    "bad-mount": (
+        "Name a directory with --workspace-root that holds nothing but workspaces, and an image "
+        "with the tools to tidy it: chmod, date, mkdir, mv, rm, stat."
+    ),
     "disk-full": "Make room on the engine's disk.",
     "start-timeout": "The engine answers, and starts nothing in time: look at its log.",
 }
@@ -158,7 +163,8 @@ def capabilities(sighting: Sighting) -> Check:
         return Check(name, "warn", "not shown inside", "This runtime has to be trusted with them.")
     if extra := sorted(found - wanted):
         advice = "Something adds capabilities: look at the engine's settings, and for a wrapper."
-        return Check(name, "fail", f"too many: {', '.join(extra)}", advice)
+        more = f" and {len(extra) - _NAMED} more" if len(extra) > _NAMED else ""
+        return Check(name, "fail", f"too many: {', '.join(extra[:_NAMED])}{more}", advice)
     if lacking := sorted(wanted - found):
         advice = "Package managers, or the end of other users' processes, may fail without them."
         return Check(name, "warn", f"lacking: {', '.join(lacking)}", advice)

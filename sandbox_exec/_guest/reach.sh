@@ -1,6 +1,6 @@
-# Reaches for one of the sandbox's limits and says how far it got. Runs as a user's command does, as
+# Reaches for one of the sandbox's limits, or its workspace, and says how far it got. Runs as a user's command does, as
 # the text of `sh -c`, and needs nothing but that shell.
-#   SANDBOX_EXEC_LIMIT   memory, pids, cpus or time
+#   SANDBOX_EXEC_LIMIT   memory, pids, cpus, time or workspace
 #   SANDBOX_EXEC_FAR     bytes, processes, or hundredths of a second, beyond which it stops
 
 # Each level waits for the next, so that all of them are there at once and none does anything.
@@ -40,4 +40,5 @@ time)
     (while :; do :; done) &
     while :; do :; done
     ;;
+workspace) echo "reached 0" >seen ;;
 esac
