@@ -205,6 +205,25 @@ async def test_a_probe_that_comes_to_nothing(limit: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("share", "verdict"), [(0.05, "ok"), (0.11, "ok"), (0.2, "warn"), (0.3, "fail"), (1, "fail")]
+)
+async def test_a_share_that_only_a_busy_loop_can_tell(share: float, verdict: str) -> None:
+    """On a busy machine it gets less than it could, so that there is a range that tells nothing."""
+    daemon = FakeDaemon(ignores=["cpus"])
+    (reach, *_) = (text for text in daemon._book.probes if "SANDBOX_EXEC_FAR" in text)
+    usual = daemon._book.probes[reach]
+
+    async def spin(call: Any) -> int:  # noqa: ANN401  # a FakeCall
+        if call.env["SANDBOX_EXEC_LIMIT"] != "cpus":
+            return await usual(call)
+        await call.stdout(b"reached 200\n0m%.2fs 0m%.2fs\n" % (share, share))
+        return 0
+
+    daemon.commands[reach] = spin
+    assert (await rows(daemon))["cpus"].verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("limit", "name"),
     [("memory", "memory"), ("pids", "processes"), ("cpus", "cpus"), ("time", "time limit")],
 )

@@ -116,10 +116,12 @@ def test_a_network_is_there_when_it_is_asked_for(doctor: Doctor) -> None:
     assert (status, rows["network"]["seen"].startswith("on, as asked: ")) == (0, True), rows
 
 
-def test_a_workspace_root_is_seen_from_both_sides(doctor: Doctor, tmp_path: Path) -> None:
+def test_a_workspace_root_is_seen_from_both_sides(
+    doctor: Doctor, real_engine: RealEngine, tmp_path: Path
+) -> None:
     """What a sandbox leaves in it is visible here, to root alone, and is removed (R4, R5)."""
-    if "SANDBOX_EXEC_IN_DIND" not in os.environ and not Path("/proc/1/root").exists():
-        pytest.skip("the engine's host is another one")
+    if not real_engine.environment.get("DOCKER_HOST", "unix://").startswith("unix://"):
+        pytest.skip("the engine's host may be another one")
     root = tmp_path / "root"
     status, rows = doctor("--workspace-root", str(root))
     assert (status, rows["workspace root"]["verdict"]) == (0, "ok"), rows
@@ -142,7 +144,9 @@ def test_limits_without_effect(doctor: Doctor, real_engine: RealEngine, tmp_path
     flags = "--memory | --memory-swap | --pids-limit | --cpus"
     text = DROPPING.format(flags=flags, program=found(real_engine.program))
     status, rows = doctor("--engine", program(tmp_path / "docker", text))
-    assert (status, failing(rows)) == (1, {"memory", "processes", "cpus"}), rows
+    # On a machine that is very busy, a loop may get too little to tell.
+    assert (status, failing(rows) - {"cpus"}) == (1, {"memory", "processes"}), rows
+    assert rows["cpus"]["verdict"] != "ok"
     assert rows["swap"]["verdict"] in {"warn", "ok"}
     assert "128 MiB fit into a sandbox of 64 MiB" in rows["memory"]["seen"]
 
