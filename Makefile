@@ -77,7 +77,7 @@ test: $(STAMP)  ## the whole suite on a real engine, with coverage
 	$(BIN)/coverage report
 
 # What an engine's version could change; what faults do to the library does not depend on it.
-DIND_PATHS := $(addprefix tests/engine/,test_seam.py test_shared_real.py test_commands.py test_restarts.py)
+DIND_PATHS := $(addprefix tests/engine/,test_seam.py test_shared_real.py test_commands.py test_restarts.py test_doctor.py)
 
 .PHONY: test-dind
 test-dind: $(STAMP)  ## the engine suite inside a container with its own, newer dockerd

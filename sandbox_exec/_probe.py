@@ -40,7 +40,7 @@ _SPIN_HUNDREDTHS: Final = 200
 # so that it may be exceeded by a little.
 _CPUS: Final = 0.1
 _BOUND_SHARE: Final = 0.15
-_FREE_SHARE: Final = 0.25
+_FREE_SHARE: Final = 0.2
 
 _KILL_SECONDS: Final = 1.0
 _KILLED: Final = 137
@@ -59,10 +59,7 @@ def reach(limit: str, far: int, timeout: float, session: str | None = None) -> E
 
 @frozen
 class Bench:
-    """Where probes are made: an engine and the settings that sandboxes have on it.
-
-    A deployment has no part in it: nothing of a probe stays, and a probe of a session removes it.
-    """
+    """Where probes are made: an engine, and the settings that sandboxes have on it."""
 
     config: SandboxConfig
     runner: CommandRunner
