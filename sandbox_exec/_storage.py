@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -12,31 +11,15 @@ from anyio import Lock, to_thread
 from attrs import Factory, define
 
 from sandbox_exec._config import SandboxConfig
-from sandbox_exec._docker import argv as command_line
-from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._engine_source import EngineSource
 from sandbox_exec._errors import ContainerStartError
 from sandbox_exec._log import Log
 from sandbox_exec._tidy import DELETE_SECONDS, Tidy
 from sandbox_exec._tool_text import DISK_HINT
 
-__all__ = ["Storage", "data_root"]
+__all__ = ["Storage"]
 
 log = Log(__name__)
-
-
-def data_root(info: bytes) -> str | None:
-    """Return where the engine keeps its data, from its ``info``, or ``None`` if it does not say."""
-    try:
-        facts = json.loads(info)
-    except ValueError:
-        return None
-    if not isinstance(facts, dict):
-        return None
-    store = facts.get("store")
-    root = facts.get("DockerRootDir") or (
-        store.get("graphRoot") if isinstance(store, dict) else None
-    )
-    return root if isinstance(root, str) else None
 
 
 def _free_bytes(path: str) -> int | None:
@@ -50,15 +33,15 @@ def _free_bytes(path: str) -> int | None:
 class Storage:
     """What an executor has to know about the daemon's disk.
 
+    :param engine: says where the daemon keeps its data.
     :param tidy: what runs over the workspace root.
     :param free_bytes: returns the free bytes where a path is, or ``None`` if it is not there.
     """
 
     _config: SandboxConfig
-    _client: EngineClient
+    engine: EngineSource
     tidy: Tidy
     _free_bytes: Callable[[str], int | None] = _free_bytes
-    _data_root: str | None = None
     _prepared: bool = False
     _preparing: Lock = Factory(Lock)
 
@@ -68,13 +51,13 @@ class Storage:
         Only a daemon that keeps its data on a disk this process can see is checked.
 
         :raises ContainerStartError: with code ``disk-full``.
+        :raises DaemonUnavailableError: when the engine does not answer.
         """
         if not self._config.min_free_bytes:
             return
-        if self._data_root is None:
-            answer = await self._client.control(command_line.info())
-            self._data_root = data_root(answer.stdout) or ""
-        paths = [path for path in (self._data_root, self._config.workspace_root) if path]
+        facts = await self.engine.learn()
+        roots = (facts.data_root if facts else None, self._config.workspace_root)
+        paths = [path for path in roots if path]
         for path in paths:
             free = await to_thread.run_sync(self._free_bytes, path)
             if free is not None and free < self._config.min_free_bytes:

@@ -11,17 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 from sandbox_exec._docker.diagnose.fault import Fault
+from sandbox_exec._docker.diagnose.outages import CLIENT, DAEMON, OUTAGES
 
 __all__ = ["WORDS"]
 
-# What docker's program writes itself: on standard error, after "docker: " when it is "run".
-_CLIENT: Final = r"(?:docker: )?"
-# What the daemon answered: on standard error after these words, or alone on the standard output of
-# an exec with status 126 or 127. "cannot stop container: NAME: " may stand before the cause.
-_DAEMON: Final = (
-    r"(?:(?:docker: )?Error response from daemon: )?"
-    r"(?:[Cc]annot (?:start|stop|restart|kill|pause|remove) container:? [^ ]+: )?"
-)
 _PODMAN: Final = r"Error: (?:unable to start container \"\w+\": )?"
 _STATE: Final = r"container state improper"
 # What an OCI runtime answered, through docker or podman.
@@ -38,56 +31,16 @@ _END: Final = (
     r"(?:: OCI (?:permission denied|runtime attempted to invoke a command that was not found))?\.?"
 )
 
-_ENGINE: Final = rf"(?:{_DAEMON}|{_PODMAN})"
+_ENGINE: Final = rf"(?:{DAEMON}|{_PODMAN})"
 _OCI: Final = _ENGINE + _RUNTIME
 
 WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
-    (
-        Fault.DAEMON_DENIED,
-        (
-            # 28; 20.10 says "Got permission denied"; 29 says "the docker API" (reported).
-            _CLIENT + r"(?:Got )?permission denied while trying to connect to the "
-            r"(?:Docker daemon socket|docker API) at .*",
-            # podman, remote.
-            r"Error: unable to connect to Podman socket: .*: connect: permission denied",
-        ),
-    ),
-    (
-        Fault.DAEMON_DOWN,
-        (
-            # 20.10, 28: socket absent, nobody listening, port closed.
-            _CLIENT + r"Cannot connect to the Docker daemon at [^ ]+\. "
-            r"Is the docker daemon running\?\.?",
-            # 29 (reported): the same.
-            _CLIENT + r"failed to connect to the docker API at [^ ]+; check if .*",
-            # 20.10, 28: unknown host, ssh, end of stream, reset, TLS.
-            _CLIENT + r"error during connect: .*",
-            # 20.10, 28: what answers does not speak HTTP. Without the daemon's prefix, with which
-            # the same words are about a registry.
-            _CLIENT + r'(?:Get|Head|Post) "[^"]+": .*',
-            # 20.10, 28: what answers speaks HTTP and is no engine.
-            _CLIENT + r"Error reading JSON: .*",
-            _CLIENT + r"request returned .* for API route and version [^ ]+, check if .*",
-            # 20.10, 28: unknown context, certificates or scheme.
-            r"(?:Failed to initialize: )?unable to resolve docker endpoint: .*",
-            r"unable to parse docker host `.*",
-            r'Current context "[^"]*" is not found on the file system.*',
-            # 20.10, 28: the two cannot talk to each other.
-            _DAEMON + r'(?:\{"message":")?client version [^ ]+ is too (?:new|old)\. .*',
-            # engine 20.10: its containerd is gone.
-            _DAEMON + r"connection closed: unavailable\.?",
-            _DAEMON + r'connection error: desc = "transport: .*": unavailable\.?',
-            # podman, remote, the last one by ssh.
-            r"Cannot connect to Podman\. Please verify your connection .*",
-            r"Error: unable to connect to Podman socket: .*",
-            r"Error: failed to connect: (?:dial |ssh: ).*",
-        ),
-    ),
+    *OUTAGES,
     (
         Fault.NAME_TAKEN,
         (
             # 20.10, 28.
-            _DAEMON + r'Conflict\. The container name "[^"]+" is already in use by container '
+            DAEMON + r'Conflict\. The container name "[^"]+" is already in use by container '
             r'"?\w+"?\. You have to remove .*',
             # podman.
             r'Error: creating container storage: the container name "[^"]+" is already in use .*',
@@ -97,20 +50,20 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.BEING_REMOVED,
         (
             # 20.10, 28.
-            _DAEMON + r"removal of container [^ ]+ is already in progress\.?",
-            _DAEMON + r"container is marked for removal and cannot be started\.?",
+            DAEMON + r"removal of container [^ ]+ is already in progress\.?",
+            DAEMON + r"container is marked for removal and cannot be started\.?",
         ),
     ),
     (
         Fault.CONTAINER_PAUSED,
         (
             # 20.10, 28: exec, start, pause, rm.
-            _DAEMON + r"[Cc]ontainer [^ ]+ is paused, unpause the container before exec",
-            _DAEMON + r"cannot start a paused container, try unpause instead",
-            _DAEMON + r"[Cc]ontainer [^ ]+ is already paused",
-            _DAEMON + r"You cannot remove a paused container [^ ]+\. Unpause and .*",
+            DAEMON + r"[Cc]ontainer [^ ]+ is paused, unpause the container before exec",
+            DAEMON + r"cannot start a paused container, try unpause instead",
+            DAEMON + r"[Cc]ontainer [^ ]+ is already paused",
+            DAEMON + r"You cannot remove a paused container [^ ]+\. Unpause and .*",
             # 26: rm.
-            _DAEMON + r"container is paused and must be unpaused first",
+            DAEMON + r"container is paused and must be unpaused first",
             # podman: pause, rm.
             _PODMAN + r'"\w+" is already paused: ' + _STATE,
             r"Error: cannot remove container \w+ as it is paused - .*",
@@ -120,14 +73,14 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.CONTAINER_RESTARTING,
         (
             # 20.10, 28.
-            _DAEMON + r"[Cc]ontainer [^ ]+ is restarting, wait until the container is running",
+            DAEMON + r"[Cc]ontainer [^ ]+ is restarting, wait until the container is running",
         ),
     ),
     (
         Fault.CONTAINER_STOPPED,
         (
             # 20.10, 28.
-            _DAEMON + r"[Cc]ontainer [^ ]+ is not running",
+            DAEMON + r"[Cc]ontainer [^ ]+ is not running",
             # podman: exec, top, kill, pause.
             _PODMAN + r"can only create exec sessions on running containers: " + _STATE,
             r"Error: top can only be used on running containers",
@@ -145,7 +98,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"task \w+ not found: not found",
             r"cannot exec in a (?:stopped|deleted|paused) state: unknown",
             r"ttrpc: closed: unknown",
-            _DAEMON + r"No such exec instance: \w+",
+            DAEMON + r"No such exec instance: \w+",
             # 20.10, 28, on standard error.
             r"unable to upgrade to tcp, received \d+",
             _OCI + r"cannot exec in a stopped container" + _END,
@@ -184,7 +137,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.CONTAINER_MISSING,
         (
             # 20.10, 28; kill repeats the name.
-            _DAEMON + r"No such container: [^ ]+",
+            DAEMON + r"No such container: [^ ]+",
             # 20.10: exec.
             r"Error: No such container: [^ ]+",
             # podman.
@@ -196,11 +149,11 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.IMAGE_MISSING,
         (
             # 20.10, 28: run, image inspect.
-            _DAEMON + r"(?:no such image: [^ ]+: )?No such image: [^ ]+",
+            DAEMON + r"(?:no such image: [^ ]+: )?No such image: [^ ]+",
             # 20.10: image inspect.
             r"Error: No such image: [^ ]+",
             # 20.10, 28: a name that cannot be one.
-            _CLIENT + r"invalid reference format.*",
+            CLIENT + r"invalid reference format.*",
             # 20.10, 28: pull from a registry that is not there, or does not have it (reported).
             r'Error response from daemon: (?:Get|Head) "[^"]+/v2/[^"]*": .*',
             r"Error response from daemon: manifest for [^ ]+ not found: .*",
@@ -218,9 +171,9 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # exec on 20.10, 28, podman.
             _OCI + r'chdir to cwd \("[^"]*"\) set in config\.json failed: .*',
             # run on 20.10, 28.
-            _DAEMON + r"Cannot mkdir: /.* is not a directory\.?",
-            _DAEMON + r"lstat /.*/merged/.*: not a directory\.?",
-            _DAEMON + r"the working directory '.*' is invalid, it needs to be an absolute path\.?",
+            DAEMON + r"Cannot mkdir: /.* is not a directory\.?",
+            DAEMON + r"lstat /.*/merged/.*: not a directory\.?",
+            DAEMON + r"the working directory '.*' is invalid, it needs to be an absolute path\.?",
             # run on podman.
             _PODMAN + r'workdir "[^"]*" (?:does not exist|exists) on container \w+.*',
             _PODMAN + r'detecting workdir "[^"]*" on container \w+: .*',
@@ -249,7 +202,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.DISK_FULL,
         (
             # 20.10, 28: run, restart, tag.
-            _CLIENT + r"Error response from daemon: .*: no space left on device\.?",
+            CLIENT + r"Error response from daemon: .*: no space left on device\.?",
             # podman (reported).
             r"Error: .*: no space left on device",
         ),
@@ -258,8 +211,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.BAD_RUNTIME,
         (
             # 20.10, 28: unknown; known, but not on the disk.
-            _DAEMON + r"Unknown runtime specified [^ ]+",
-            _DAEMON + r"unknown or invalid runtime name: [^ ]+",  # 26
+            DAEMON + r"Unknown runtime specified [^ ]+",
+            DAEMON + r"unknown or invalid runtime name: [^ ]+",  # 26
             _OCI + r"unable to retrieve OCI runtime error .*",
             # podman.
             _PODMAN + r'default OCI runtime "[^"]+" not found: invalid argument',
@@ -269,7 +222,7 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.BAD_NETWORK,
         (
             # 20.10, 28: run, start.
-            _DAEMON + r"network [^ ]+ not found\.?",
+            DAEMON + r"network [^ ]+ not found\.?",
             # podman.
             _PODMAN + r"unable to find network with name or ID [^ ]+: network not found",
         ),
@@ -278,10 +231,10 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
         Fault.BAD_MOUNT,
         (
             # 20.10, 28.
-            _DAEMON + r"(?:invalid volume specification: .*: )?"
+            DAEMON + r"(?:invalid volume specification: .*: )?"
             r'invalid mount config for type "bind": .*',
-            _DAEMON + r"error while creating mount source path '.*': .*",
-            _DAEMON + r"Duplicate mount point: .*",
+            DAEMON + r"error while creating mount source path '.*': .*",
+            DAEMON + r"Duplicate mount point: .*",
             # podman.
             r"Error: statfs /.*: (?:no such file or directory|not a directory)",
             r'Error: invalid container path ".*", must be an absolute path',
@@ -297,13 +250,13 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"(?:Error: )?unknown (?:shorthand )?flag: .*",
             r'(?:Error: )?invalid argument ".*" for "-.*" flag: .*',
             # 20.10, 28: what the engine refuses.
-            _DAEMON + r"Minimum memory(?:swap)? limit .*",
-            _DAEMON + r"Range of CPUs is from .*",
-            _DAEMON + r"invalid CapAdd: .*",
-            _DAEMON + r"--storage-opt is supported only for .*",
-            _DAEMON + r"Invalid container name \(.*\), only .* are allowed\.?",
-            _DAEMON + r"[Ii]nvalid signal: .*",
-            _DAEMON + r"error looking up logging plugin .*",
+            DAEMON + r"Minimum memory(?:swap)? limit .*",
+            DAEMON + r"Range of CPUs is from .*",
+            DAEMON + r"invalid CapAdd: .*",
+            DAEMON + r"--storage-opt is supported only for .*",
+            DAEMON + r"Invalid container name \(.*\), only .* are allowed\.?",
+            DAEMON + r"[Ii]nvalid signal: .*",
+            DAEMON + r"error looking up logging plugin .*",
             # 20.10, 28, podman.
             _ENGINE + r"invalid --security-opt .*",
             # podman.
