@@ -49,7 +49,7 @@ check: $(STAMP)  ## lint, formatting, types, layers, guest scripts, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck -s sh sandbox_exec/_guest/keepalive.sh sandbox_exec/_guest/tidy.sh
+	$(BIN)/shellcheck -s sh $(addprefix sandbox_exec/_guest/,keepalive.sh look.sh reach.sh tidy.sh)
 	# One text in the container, so one text here.
 	cat $(addprefix sandbox_exec/_guest/,base.sh limits.sh run.sh files.sh outbox.sh harvest.sh retire.sh loop.sh) | $(BIN)/shellcheck -s sh -
 	$(BIN)/shellcheck docs/examples/*.sh .ci/run
@@ -77,7 +77,7 @@ test: $(STAMP)  ## the whole suite on a real engine, with coverage
 	$(BIN)/coverage report
 
 # What an engine's version could change; what faults do to the library does not depend on it.
-DIND_PATHS := $(addprefix tests/engine/,test_seam.py test_shared_real.py test_commands.py test_restarts.py)
+DIND_PATHS := $(addprefix tests/engine/,test_seam.py test_shared_real.py test_commands.py test_restarts.py test_doctor.py)
 
 .PHONY: test-dind
 test-dind: $(STAMP)  ## the engine suite inside a container with its own, newer dockerd

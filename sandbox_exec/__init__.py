@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from sandbox_exec._config import SandboxConfig
+from sandbox_exec._detect import detect_engine
+from sandbox_exec._docker.facts import EngineFacts, EngineFamily, EngineInfo, EngineLimits
 from sandbox_exec._docker.interface import (
     Argv,
     CliProcess,
@@ -61,6 +63,10 @@ __all__ = [
     "DaemonUnavailableError",
     "DeniedPath",
     "DirectoryPath",
+    "EngineFacts",
+    "EngineFamily",
+    "EngineInfo",
+    "EngineLimits",
     "EngineNotFoundError",
     "ExecResult",
     "ExecSpec",
@@ -86,6 +92,7 @@ __all__ = [
     "TooLargeFile",
     "create_executor",
     "describe_sandbox",
+    "detect_engine",
     "format_exec_result",
     "get_executor",
     "over_dormant_cap",

@@ -13,13 +13,14 @@ from typing import Any, Final, NoReturn
 
 from attrs import fields_dict
 
+from sandbox_exec._cli_doctor import add_doctor
 from sandbox_exec._cli_files import add_verbs
 from sandbox_exec._cli_output import FAILED, PROGRAM, TIMED_OUT, line
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._models import MAX_STDIN_BYTES, ExecSpec
 from sandbox_exec._tool_text import size_in_words
 
-__all__ = ["Parser", "config_of", "make_parser", "spec_of"]
+__all__ = ["Parser", "config_of", "engine_of", "make_parser", "spec_of"]
 
 DEFAULT_IMAGE: Final = "debian:stable-slim"
 
@@ -41,6 +42,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, line(message))
 
 
+def engine_of(options: argparse.Namespace) -> str | None:
+    """Return the engine's program that the options or the environment name, if either does."""
+    return getattr(options, "engine", None) or os.environ.get("SANDBOX_EXEC_ENGINE") or None
+
+
 def config_of(options: argparse.Namespace) -> SandboxConfig:
     """Return the settings that the options and the environment mean.
 
@@ -49,8 +55,8 @@ def config_of(options: argparse.Namespace) -> SandboxConfig:
     given = vars(options)
     settings = {name: given[name] for name in fields_dict(SandboxConfig) if name in given}
     settings.setdefault("image", os.environ.get("SANDBOX_EXEC_IMAGE") or DEFAULT_IMAGE)
-    if engine := os.environ.get("SANDBOX_EXEC_ENGINE"):
-        settings.setdefault("engine", engine)
+    if engine := engine_of(options):
+        settings["engine"] = engine
     if (timeout := given.get("timeout")) is not None:
         # Whoever asks for an hour gets it: the maximum is there for models.
         settings.update(default_timeout=timeout, max_timeout=timeout)
@@ -103,7 +109,9 @@ def make_parser() -> Parser:
     """Return the parser of all that stands before ``--``."""
     parser = Parser(prog=PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=version(PROGRAM))
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="run|put|get|harvest|rm|info")
+    verbs = parser.add_subparsers(
+        dest="verb", required=True, metavar="run|put|get|harvest|rm|info|doctor"
+    )
     run = verbs.add_parser(
         "run",
         usage=f"{PROGRAM} run [OPTIONS] -- COMMAND...",
@@ -135,7 +143,8 @@ def make_parser() -> Parser:
     remove.add_argument("session", metavar="SESSION")
     info = verbs.add_parser("info", help="say what a sandbox is given", allow_abbrev=False)
     info.add_argument("--json", action="store_true", help="print one JSON object")
-    for verb in (run, *files, remove, info):
+    doctor = add_doctor(verbs.add_parser)
+    for verb in (run, *files, remove, info, doctor):
         _add_settings(verb, of_a_sandbox=verb is not remove)
     return parser
 

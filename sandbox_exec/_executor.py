@@ -11,7 +11,6 @@ from typing import Self
 
 from anyio import CancelScope, create_task_group, get_cancelled_exc_class, lowlevel
 
-from sandbox_exec._command import CommandScript
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker.dialing import considerate
 from sandbox_exec._docker.engine import cli_environment
@@ -19,14 +18,11 @@ from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import ExecutorClosedError
 from sandbox_exec._files import Content
-from sandbox_exec._frames import Conversation, run_request
-from sandbox_exec._guest import WORKSPACE
 from sandbox_exec._log import Log
-from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo, encode_text
+from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo
 from sandbox_exec._naming import session_key
 from sandbox_exec._parts import Parts, sandbox_info
 from sandbox_exec._read_result import HarvestedFile, ReadResult
-from sandbox_exec._remedy import Rejected
 from sandbox_exec._transfer import Progress
 
 __all__ = ["LocalDockerExecutor", "create_executor", "get_executor"]
@@ -75,7 +71,6 @@ class LocalDockerExecutor:
         self._reaps = reaps
         self._loop: object = None
         self._parts: Parts | None = None
-        self._info = sandbox_info(config)
 
     @property
     def kind(self) -> str:
@@ -84,8 +79,13 @@ class LocalDockerExecutor:
 
     @property
     def info(self) -> SandboxInfo:
-        """The shape of the sandbox, so that tool text can describe it truthfully. Source: S0."""
-        return self._info
+        """The shape of the sandbox, so that tool text can describe it truthfully.
+
+        Which limits the engine ignores is in ``unbounded`` from the first start of a sandbox on:
+        then the engine is asked, once, since asking costs a call. Source: S0.
+        """
+        facts = None if self._parts is None else self._parts.engine.facts
+        return sandbox_info(self._config, facts)
 
     async def __aenter__(self) -> Self:
         if self._parts is not None:
@@ -140,26 +140,7 @@ class LocalDockerExecutor:
         if not isinstance(given, ExecSpec):
             message = f"what is run must be an ExecSpec, not {type(spec).__name__}"
             raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
-        command = encode_text(spec.command, "command")
-        env = {name: encode_text(value, name) for name, value in spec.env.items()}
-        directory = _directory(spec.cwd)
-        cwd = encode_text(directory, "cwd")
-        limit = min(spec.timeout or self._config.default_timeout, self._config.max_timeout)
-
-        def script(conversation: Conversation) -> CommandScript:
-            return CommandScript(
-                run_request(conversation, command, limit=limit, cwd=cwd, env=env, stdin=spec.stdin)
-            )
-
-        try:
-            if spec.session is None:
-                bounds = parts.bounds(limit, session=False)
-                return await parts.one_offs.run(script, bounds, user=spec.user)
-            key, bounds = session_key(spec.session), parts.bounds(limit, session=True)
-            return await parts.sessions.run(key, script, bounds, user=spec.user)
-        except Rejected as error:
-            words = str(error).format(user=spec.user or "root", cwd=directory)
-            raise ValueError(words) from None
+        return await parts.run(spec)
 
     async def put_file(
         self, session: str, path: str, data: Content, *, progress: Progress | None = None
@@ -283,12 +264,6 @@ class LocalDockerExecutor:
                 "the executor was opened in another event loop", code="wrong-event-loop"
             )
         return self._parts
-
-
-def _directory(cwd: str | None) -> str:
-    if cwd is None:
-        return WORKSPACE
-    return cwd if cwd.startswith("/") else f"{WORKSPACE}/{cwd}"
 
 
 def create_executor(config: SandboxConfig) -> LocalDockerExecutor | None:

@@ -244,7 +244,9 @@ class SandboxInfo:
     :param memory: bytes of memory, with no swap beyond it.
     :param cpus: processors' worth of time.
     :param pids_limit: processes and threads at once.
-    :param unbounded: what nothing limits (hazard R8).
+    :param unbounded: what nothing limits: ``disk`` (hazard R8), and those of ``memory``, ``swap``,
+        ``pids`` and ``cpus`` that the engine says it ignores, as podman without root does under
+        cgroups v1.
 
     Source: S0's ``SandboxInfo``.
     """

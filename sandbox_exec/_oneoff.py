@@ -10,7 +10,6 @@ from attrs import Factory, define, evolve
 
 from sandbox_exec._address import Bounds, Doubt
 from sandbox_exec._call import Call
-from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.diagnose import Fault
 from sandbox_exec._docker.interface import ProgramMissing
@@ -62,6 +61,7 @@ class OneOffs:
                 await self._starter.images.ensure()
                 verdict = await self._attempt(visit, script, bounds, user)
             if isinstance(verdict, Ended):
+                await self._starter.storage.engine.try_to_learn()
                 return verdict.result
             raise await self._failure(visit, verdict)
 
@@ -77,7 +77,7 @@ class OneOffs:
         conversation = new_conversation()
         visit.call = Call(
             self._client.runner,
-            self._reach.one_off(user, makes_workdir=self._starter.storage.habits.makes_directories),
+            self._reach.one_off(user, makes_workdir=self._starter.storage.makes_directories),
             conversation,
             script(conversation),
             bounds,
@@ -86,16 +86,13 @@ class OneOffs:
         self._group.start_soon(serve, visit.call, self._slots)
         # The start may take long, but not because the engine is not there.
         patience = self._client.timeout
-        check = partial(
-            self._client.control, command_line.info(), timeout=patience * (1 - _DOUBT_AFTER)
-        )
+        check = partial(self._client.info, timeout=patience * (1 - _DOUBT_AFTER))
         try:
             return judge(await visit.call.outcome(Doubt(patience * _DOUBT_AFTER, check)))
         except ProgramMissing as error:
             raise self._client.missing_program(error) from error
 
     async def _failure(self, visit: Visit, verdict: NotStarted | Lost) -> Exception:
-        argv = command_line.info()
         facts: dict[str, Any] = {}
         if isinstance(verdict, Lost):
             facts = {
@@ -105,7 +102,7 @@ class OneOffs:
             }
         # What a container says is no proof of what the engine is like, so the engine is asked.
         try:
-            await self._client.control(argv)
+            await self._client.info()
         except SandboxError as error:
             return error.fresh(**facts)
         broken = verdict.cut if isinstance(verdict, Lost) else verdict.diagnosis

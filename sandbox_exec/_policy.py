@@ -29,11 +29,13 @@ from sandbox_exec._naming import (
 )
 
 __all__ = [
+    "CAPABILITIES",
     "Policy",
     "changed_parts",
     "container_flags",
     "make_policy",
     "one_off_flags",
+    "quota_flags",
     "tool_flags",
 ]
 
@@ -41,7 +43,8 @@ LABEL_VERSION: Final = "1"
 
 # Root inside, but a root that can do very little: enough for package managers to unpack files, and
 # KILL because a limit that cannot end another user's process is none (hazards F5, C1).
-_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+"""What a sandbox may do that only root may."""
 
 # The names by which engines hand the host to a container. This is not egress filtering: the host
 # can still be reached by address, and so can everything else. Source: S0's HOST_BLACKHOLE.
@@ -130,7 +133,7 @@ def _limits(config: SandboxConfig) -> tuple[str, ...]:
 
 
 def _privileges() -> tuple[str, ...]:
-    added = (("--cap-add", name) for name in _CAPABILITIES)
+    added = (("--cap-add", name) for name in CAPABILITIES)
     return (
         *("--user", "0:0", "--cap-drop", "ALL", *_flat(added)),
         *("--security-opt", "no-new-privileges"),
@@ -166,13 +169,24 @@ def tool_flags(root: str, mounted: str) -> tuple[str, ...]:
 
     It runs the image's tools over every session's files, so it may do nothing else.
     """
+    added = ("--cap-add", "DAC_OVERRIDE", "--cap-add", "FOWNER")
+    return (*_tool_box(), *added, "--volume", f"{root}:{mounted}")
+
+
+def quota_flags(size: int) -> tuple[str, ...]:
+    """Return the flags of the container that is made to see whether its disk can be bounded.
+
+    :param size: bytes that its own files may take.
+    """
+    return (*_tool_box(), "--storage-opt", f"size={size}")
+
+
+def _tool_box() -> tuple[str, ...]:
     return (
         *("--user", "0:0", "--network", "none", "--log-driver", "none", "--no-healthcheck"),
-        *("--cap-drop", "ALL", "--cap-add", "DAC_OVERRIDE", "--cap-add", "FOWNER"),
-        *("--security-opt", "no-new-privileges", "--pids-limit", "32"),
+        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--pids-limit", "32"),
         *("--memory", _TOOL_MEMORY, "--memory-swap", _TOOL_MEMORY),
         *without_proxies(),
-        *("--volume", f"{root}:{mounted}"),
     )
 
 

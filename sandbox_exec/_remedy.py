@@ -132,7 +132,7 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     "tag": GiveUp("no-tag", "processes cannot be tagged in this sandbox, so no limit would hold"),
 }
 
-_WAYS: Final = frozenset({Fault.DAEMON_DOWN, Fault.DAEMON_DENIED})
+_WAYS: Final = frozenset({Fault.DAEMON_DOWN, Fault.DAEMON_DENIED, Fault.CONTEXT_MISSING})
 
 _MUTE: Final = Treatment(
     Remedy.RESTART,

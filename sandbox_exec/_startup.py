@@ -89,6 +89,7 @@ class Starter:
             step = disposition(container, policy, deployment=self._config.deployment, key=key)
             log.debug("sandbox.disposition", container=name, step=step.name)
             if (started := await self._take(step, attempt, container, policy)) is not None:
+                await self.storage.engine.try_to_learn()
                 return started
             if self._clock() >= deadline:
                 raise self._too_slow(name)
@@ -113,7 +114,7 @@ class Starter:
         """
         answer = await self._client.attempt(argv, self._config.start_timeout)
         if isinstance(answer, NoAnswer):
-            await self._client.control(command_line.info())
+            await self._client.info()
             raise self._too_slow(name, self._client.line(argv))
         return answer
 
@@ -192,9 +193,7 @@ class Starter:
         argv = command_line.run_detached(
             name,
             labels=policy.labels(deployment=self._config.deployment, kind="session", key=key),
-            flags=container_flags(
-                self._config, key, makes_workdir=self.storage.habits.makes_directories
-            ),
+            flags=container_flags(self._config, key, makes_workdir=self.storage.makes_directories),
             image=self._config.image,
             command=("sh", *keepalive_command()),
         )

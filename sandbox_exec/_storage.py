@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -11,54 +10,18 @@ from contextlib import suppress
 from functools import partial
 
 from anyio import Lock, to_thread
-from attrs import Factory, define, frozen
+from attrs import Factory, define
 
 from sandbox_exec._config import SandboxConfig
-from sandbox_exec._docker import argv as command_line
-from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._engine_source import EngineSource
 from sandbox_exec._errors import ContainerStartError
 from sandbox_exec._log import Log
 from sandbox_exec._tidy import DELETE_SECONDS, Tidy
 from sandbox_exec._tool_text import DISK_HINT
 
-__all__ = ["Habits", "Storage", "habits"]
+__all__ = ["Storage"]
 
 log = Log(__name__)
-
-
-@frozen
-class Habits:
-    """What an engine's ``info`` tells of how it deals with directories on its host.
-
-    :param data_root: where it keeps its data; ``None`` if it does not say.
-    :param makes_directories: docker makes a working directory that an image lacks, and the source
-        of a mount; podman 4.3 refuses the container instead. Told by the answer and not by the
-        program's name, as a docker may be a podman (hazard B8).
-    :param here: its host is certainly this one.
-    """
-
-    data_root: str | None = None
-    makes_directories: bool = True
-    here: bool = False
-
-
-def habits(info: bytes) -> Habits:
-    """Return what an engine's ``info`` says, as far as it can be read."""
-    try:
-        facts = json.loads(info)
-    except ValueError:
-        return Habits()
-    if not isinstance(facts, dict):
-        return Habits()
-    store, host = facts.get("store"), facts.get("host")
-    if isinstance(store, dict) and isinstance(host, dict):
-        local = host.get("serviceIsRemote") is False
-        return Habits(_text(store.get("graphRoot")), makes_directories=False, here=local)
-    return Habits(_text(facts.get("DockerRootDir")))
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _free_bytes(path: str) -> int | None:
@@ -72,19 +35,22 @@ def _free_bytes(path: str) -> int | None:
 class Storage:
     """What an executor has to know about the daemon's disk.
 
+    :param engine: says where the daemon keeps its data.
     :param tidy: what runs over the workspace root.
     :param free_bytes: returns the free bytes where a path is, or ``None`` if it is not there.
-    :ivar habits: of the engine; known once ``check`` has returned.
     """
 
     _config: SandboxConfig
-    _client: EngineClient
+    engine: EngineSource
     tidy: Tidy
     _free_bytes: Callable[[str], int | None] = _free_bytes
-    habits: Habits = Habits()
-    _asked: bool = False
     _prepared: bool = False
     _preparing: Lock = Factory(Lock)
+
+    @property
+    def makes_directories(self) -> bool:
+        """Whether the engine makes the directories that it is told of; known after ``check``."""
+        return self.engine.facts is None or self.engine.facts.makes_directories
 
     async def check(self) -> None:
         """Refuse a start that would fill the disk (hazard R8).
@@ -92,13 +58,13 @@ class Storage:
         Only a daemon that keeps its data on a disk this process can see is checked.
 
         :raises ContainerStartError: with code ``disk-full``.
+        :raises DaemonUnavailableError: when the engine does not answer.
         """
-        if not self._asked:
-            answer = await self._client.control(command_line.info())
-            self.habits, self._asked = habits(answer.stdout), True
+        facts = await self.engine.learn()
         if not self._config.min_free_bytes:
             return
-        paths = [path for path in (self.habits.data_root, self._config.workspace_root) if path]
+        roots = (facts.data_root if facts else None, self._config.workspace_root)
+        paths = [path for path in roots if path]
         for path in paths:
             free = await to_thread.run_sync(self._free_bytes, path)
             if free is not None and free < self._config.min_free_bytes:
@@ -127,11 +93,11 @@ class Storage:
             if not self._prepared:
                 await self._close(root)
                 self._prepared = True
-        if not self.habits.makes_directories:
+        if not self.makes_directories:
             await self.tidy("make", key)
 
     async def _close(self, root: str) -> None:
-        if self.habits.here:
+        if not self.makes_directories and self.engine.facts and not self.engine.facts.remote:
             # What it cannot make is for the engine to complain of.
             with suppress(OSError):
                 await to_thread.run_sync(partial(os.makedirs, root, 0o700, exist_ok=True))

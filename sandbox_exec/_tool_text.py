@@ -128,6 +128,19 @@ def size_in_words(size: int) -> str:
     return f"{_number(value)} {unit}"
 
 
+def _resources(info: SandboxInfo) -> str:
+    """Return a sentence about what the sandbox has, of which only what is enforced is known."""
+    amounts = {
+        "memory": f"{size_in_words(info.memory)} of memory",
+        "cpus": _amount(info.cpus, "CPU"),
+        "pids": f"room for {info.pids_limit} processes and threads",
+    }
+    *first, last = [text for name, text in amounts.items() if name not in info.unbounded] or [""]
+    if not last:
+        return ""
+    return f" The sandbox has {', '.join(first)}{' and ' if first else ''}{last}."
+
+
 def describe_sandbox(info: SandboxInfo) -> str:
     """Return the description of a tool that runs commands in a session's sandbox.
 
@@ -162,10 +175,6 @@ def describe_sandbox(info: SandboxInfo) -> str:
         limit += (
             f" unless a longer timeout is asked for, at most {_amount(info.max_timeout, 'second')}"
         )
-    limits = (
-        f"{limit}. The sandbox has "
-        f"{size_in_words(info.memory)} of memory, {_amount(info.cpus, 'CPU')} and room for "
-        f"{info.pids_limit} processes and threads."
-    )
+    limits = f"{limit}.{_resources(info)}"
     task = f"Run a shell command with `sh -c` in a Linux container of the image {info.image}."
     return f"{task}\n{network}\n{places}\n{limits}"

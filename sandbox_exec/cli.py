@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import signal
@@ -16,10 +17,13 @@ import anyio
 import structlog
 from anyio import CancelScope, create_task_group, open_signal_receiver
 
-from sandbox_exec._cli_arguments import Parser, config_of, make_parser, spec_of
+from sandbox_exec._cli_arguments import Parser, config_of, engine_of, make_parser, spec_of
+from sandbox_exec._cli_doctor import checks, report
 from sandbox_exec._cli_files import VERBS, check, work
 from sandbox_exec._cli_output import FAILED, Printout, failed, finished, line, shape
+from sandbox_exec._docker.engine import cli_environment
 from sandbox_exec._docker.interface import CommandRunner
+from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import SandboxError
 from sandbox_exec._executor import LocalDockerExecutor
 from sandbox_exec._naming import session_key
@@ -67,6 +71,8 @@ def _answer(parser: Parser, words: Sequence[str], runner: CommandRunner | None) 
         cut = flags.index("--")
         flags, command = flags[:cut], flags[cut + 1 :]
     options = parser.parse_args(flags)
+    if options.verb == "doctor":
+        return _doctor(parser, options, runner)
     try:
         executor = LocalDockerExecutor(config_of(options), runner=runner, reaps=False)
         spec = spec_of(options, command) if options.verb == "run" else None
@@ -93,8 +99,31 @@ def _answer(parser: Parser, words: Sequence[str], runner: CommandRunner | None) 
     return finished(result, limit=executor.info.default_timeout, as_json=as_json)
 
 
+def _doctor(parser: Parser, options: argparse.Namespace, runner: CommandRunner | None) -> Printout:
+    try:
+        config = config_of(options)
+    except ValueError as error:
+        parser.error(str(error))
+    _log_to_stderr(verbose=options.verbose)
+    if runner is None:
+        environment = cli_environment(os.environ, docker_host=config.docker_host)
+        runner = SubprocessRunner(environment)
+    work = partial(checks, config, override=engine_of(options), runner=runner)
+    return report(anyio.run(_unless_signalled, work), as_json=options.json)
+
+
 async def _within(executor: LocalDockerExecutor, work: Callable[[], Awaitable[T]]) -> T:
-    """Open the executor and await ``work``; a signal cancels it, which ends the command inside."""
+    """Open the executor and await ``work``."""
+
+    async def opened() -> T:
+        async with executor:
+            return await work()
+
+    return await _unless_signalled(opened)
+
+
+async def _unless_signalled(work: Callable[[], Awaitable[T]]) -> T:
+    """Await ``work``; a signal cancels it, which ends the command inside."""
     results: list[T] = []
     failures: list[Exception] = []
     received: list[int] = []
@@ -110,8 +139,7 @@ async def _within(executor: LocalDockerExecutor, work: Callable[[], Awaitable[T]
         async with create_task_group() as group:
             group.start_soon(watch, signals, group.cancel_scope)
             try:
-                async with executor:
-                    results.append(await work())
+                results.append(await work())
             except (SandboxError, ValueError) as error:
                 failures.append(error)  # raised below, outside of the group
             group.cancel_scope.cancel()

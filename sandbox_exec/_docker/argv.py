@@ -11,6 +11,7 @@ from typing import Final
 from sandbox_exec._docker.interface import Argv
 
 __all__ = [
+    "context",
     "exec_stdin",
     "image_inspect",
     "info",
@@ -26,6 +27,7 @@ __all__ = [
     "stop",
     "top",
     "unpause",
+    "version",
 ]
 
 # Pulling is a step of its own with its own budget, so creating a container never does it.
@@ -40,6 +42,16 @@ def inspect(*names: str) -> Argv:
 def image_inspect(image: str) -> Argv:
     """Describe an image, even where a container has the same name."""
     return ("image", "inspect", image)
+
+
+def version() -> Argv:
+    """Say what the program and its engine are; the program's half comes without an engine."""
+    return ("version", "--format", "{{json .}}")
+
+
+def context() -> Argv:
+    """Say where docker's program would look for its engine, without looking; podman has no such."""
+    return ("context", "inspect", "--format", "{{json .}}")
 
 
 def info() -> Argv:

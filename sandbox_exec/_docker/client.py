@@ -8,7 +8,9 @@ from typing import Final
 from attrs import frozen
 
 from sandbox_exec._docker import argv as command_line
+from sandbox_exec._docker.answers import UnreadableAnswer
 from sandbox_exec._docker.breaker import Breaker
+from sandbox_exec._docker.describe import server_errors
 from sandbox_exec._docker.diagnose import Diagnosis, Fault, absent, diagnose
 from sandbox_exec._docker.interface import (
     Argv,
@@ -22,7 +24,6 @@ from sandbox_exec._docker.inventory import (
     ImageFacts,
     Inventory,
     ListedContainer,
-    UnreadableAnswer,
     parse_inspect,
     parse_ps,
 )
@@ -37,7 +38,14 @@ _BATCH: Final = 500
 _EACH: Final = 0.02
 """Seconds more for each container beyond the first that a call is about."""
 
-_DAEMON_FAULTS: Final = frozenset({Fault.DAEMON_DOWN, Fault.DAEMON_DENIED})
+_CODES: Final = {
+    Fault.DAEMON_DOWN: "daemon-unavailable",
+    Fault.DAEMON_DENIED: "daemon-denied",
+    Fault.CONTEXT_MISSING: "bad-context",
+}
+"""What is certain enough to be remembered, unlike silence (hazard S12)."""
+
+_PASSING: Final = frozenset({"daemon-unavailable", "daemon-silent"})
 
 
 @frozen
@@ -65,10 +73,14 @@ class EngineClient:
             hint=DAEMON_DOWN_HINT,
         )
 
-    def unavailable(self, argv: Argv, why: str, stderr: str = "") -> DaemonUnavailableError:
+    def unavailable(
+        self, argv: Argv, why: str, stderr: str = "", *, code: str = "daemon-unavailable"
+    ) -> DaemonUnavailableError:
         """Return what a caller is told when the engine gave no usable answer."""
         return DaemonUnavailableError(
             f"the container engine {why}",
+            code=code,
+            retryable=code in _PASSING,
             argv=self.line(argv),
             stderr=stderr,
             hint=DAEMON_DOWN_HINT,
@@ -88,7 +100,8 @@ class EngineClient:
         """
         answer = await self.attempt(argv, self.timeout if timeout is None else timeout)
         if isinstance(answer, NoAnswer):
-            raise self.unavailable(argv, f"did not answer within {answer.after:g} s")
+            why = f"did not answer within {answer.after:g} s"
+            raise self.unavailable(argv, why, code="daemon-silent")
         return answer
 
     async def attempt(self, argv: Argv, seconds: float) -> Completed | NoAnswer:
@@ -106,12 +119,31 @@ class EngineClient:
         if answer.exit_code == 0:
             self.breaker.clear()
             return answer
-        diagnosis = diagnose(answer.exit_code, answer.stdout, answer.stderr)
-        if diagnosis.fault in _DAEMON_FAULTS:
-            # Certain enough to be remembered, unlike silence (hazard S12).
-            down = self.unavailable(argv, f"is not available: {diagnosis.line}", diagnosis.line)
+        self._raise_if_down(argv, answer.exit_code, answer.stdout, answer.stderr)
+        return answer
+
+    def _raise_if_down(self, argv: Argv, exit_code: int, stdout: bytes, stderr: bytes) -> None:
+        diagnosis = diagnose(exit_code, stdout, stderr)
+        if (code := _CODES.get(diagnosis.fault)) is not None:
+            why = f"is not available: {diagnosis.line}"
+            down = self.unavailable(argv, why, diagnosis.line, code=code)
             self.breaker.trip(down)
             raise down
+
+    async def info(self, *, timeout: float | None = None) -> Completed:
+        """Ask the engine about itself, which is also the way to learn whether it is there.
+
+        docker's program 20.10 exits with 0 when it is not, and says so only in its answer.
+
+        :raises DaemonUnavailableError: when there was no answer, or one that says that the daemon
+            is not there.
+        :raises EngineNotFoundError: when there is no such program.
+        """
+        argv = command_line.info()
+        answer = await self.control(argv, timeout=timeout)
+        if errors := "\n".join(server_errors(answer.stdout)):
+            self._raise_if_down(argv, 1, b"", errors.encode())
+            raise self.unavailable(argv, f"is not available: {errors.splitlines()[0]}", errors)
         return answer
 
     async def inspect(

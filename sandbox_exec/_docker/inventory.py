@@ -8,13 +8,21 @@ empty answer "missing" by itself, as ``inspect`` prints one for a daemon that is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, TypeGuard, cast
+from typing import Final, cast
 
 from attrs import field, frozen
 
+from sandbox_exec._docker.answers import (
+    Json,
+    is_object,
+    load,
+    object_in,
+    text_in,
+    texts_in,
+    unexpected,
+)
 from sandbox_exec._docker.moments import moment, rough_moment
 
 __all__ = [
@@ -23,14 +31,9 @@ __all__ = [
     "ImageFacts",
     "Inventory",
     "ListedContainer",
-    "UnreadableAnswer",
     "parse_inspect",
     "parse_ps",
 ]
-
-
-class UnreadableAnswer(ValueError):  # noqa: N818  # an answer of its own, named as one
-    """The engine's answer is not what it prints: nothing is known, least of all that it is gone."""
 
 
 class EngineState(Enum):
@@ -129,70 +132,20 @@ class ListedContainer:
     mounts: frozenset[str] = frozenset()
 
 
-Json = Mapping[str, object]
-
-
-def _is_object(value: object) -> TypeGuard[Json]:
-    return isinstance(value, dict)
-
-
-def _load(text: bytes) -> object:
-    try:
-        return cast("object", json.loads(text.decode("utf-8")))
-    except (ValueError, RecursionError) as error:
-        raise UnreadableAnswer(f"the engine's answer is not JSON: {error}") from None
-
-
-def _unexpected(name: str, value: object) -> UnreadableAnswer:
-    return UnreadableAnswer(f"the engine's answer has an unexpected {name}: {str(value)[:80]!r}")
-
-
-def _object(of: Json, name: str) -> Json:
-    """Return a nested object; newer engines leave empty ones out."""
-    value = of.get(name)
-    if value is None:
-        return {}
-    if not _is_object(value):
-        raise _unexpected(name, value)
-    return value
-
-
-def _text(of: Json, name: str, default: str | None = None) -> str:
-    """Return a text; with a ``default``, it may be absent."""
-    value = of.get(name)
-    if value is None and default is not None:
-        return default
-    if not isinstance(value, str):
-        raise _unexpected(name, value)
-    return value
-
-
 def _identity(of: Json, name: str) -> str:
-    if not (value := _text(of, name)):
-        raise _unexpected(name, value)
+    if not (value := text_in(of, name)):
+        raise unexpected(name, value)
     return value
-
-
-def _texts(of: Json, name: str) -> tuple[str, ...]:
-    """Return a list of texts; podman 4.3 prints a list of one as that one."""
-    value = of.get(name)
-    if value is None or value == "":
-        return ()
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return tuple(cast("list[str]", value))
-    raise _unexpected(name, value)
 
 
 def _labels(value: object) -> Mapping[str, str]:
     """Return labels from a map, or from docker's ``a=b,c=d``."""
     if value is None:
         return {}
-    if _is_object(value) and all(isinstance(text, str) for text in value.values()):
+    if is_object(value) and all(isinstance(text, str) for text in value.values()):
         return cast("Mapping[str, str]", dict(value))
     if not isinstance(value, str):
-        raise _unexpected("Labels", value)
+        raise unexpected("Labels", value)
     labels: dict[str, str] = {}
     last = ""
     for part in value.split(",") if value else ():
@@ -207,48 +160,48 @@ def _labels(value: object) -> Mapping[str, str]:
 
 def _state(value: object) -> EngineState:
     if not isinstance(value, str):
-        raise _unexpected("state", value)
+        raise unexpected("state", value)
     return _STATES.get(value.lower(), EngineState.UNKNOWN)
 
 
 def _time(of: Json, name: str) -> float | None:
     """Return an RFC 3339 time in epoch seconds, and the year 1, Go's "never", as ``None``."""
-    text = _text(of, name, "")
+    text = text_in(of, name, "")
     try:
         return moment(text) if text else None
     except ValueError:
-        raise _unexpected(name, text) from None
+        raise unexpected(name, text) from None
 
 
 def _container(of: Json) -> ContainerFacts:
-    state, config = _object(of, "State"), _object(of, "Config")
+    state, config = object_in(of, "State"), object_in(of, "Config")
     created, pid = _time(of, "Created"), state.get("Pid", 0)
     if created is None:
-        raise _unexpected("Created", of.get("Created"))
+        raise unexpected("Created", of.get("Created"))
     if not isinstance(pid, int) or isinstance(pid, bool):
-        raise _unexpected("Pid", pid)
+        raise unexpected("Pid", pid)
     return ContainerFacts(
         id=_identity(of, "Id"),
         name=_identity(of, "Name").removeprefix("/"),
         state=_state(state.get("Status")),
         labels=_labels(config.get("Labels")),
-        image_id=_text(of, "Image"),
+        image_id=text_in(of, "Image"),
         created=created,
         started=_time(state, "StartedAt"),
         finished=_time(state, "FinishedAt"),
-        exec_ids=_texts(of, "ExecIDs"),
+        exec_ids=texts_in(of, "ExecIDs"),
         pid=pid,
-        user=_text(config, "User", ""),
+        user=text_in(config, "User", ""),
     )
 
 
 def _image(of: Json) -> ImageFacts:
-    config = _object(of, "Config")
+    config = object_in(of, "Config")
     return ImageFacts(
         id=_identity(of, "Id"),
-        tags=_texts(of, "RepoTags"),
-        user=_text(config, "User", ""),
-        entrypoint=_texts(config, "Entrypoint"),
+        tags=texts_in(of, "RepoTags"),
+        user=text_in(config, "User", ""),
+        entrypoint=texts_in(config, "Entrypoint"),
     )
 
 
@@ -261,27 +214,27 @@ def parse_inspect(stdout: bytes) -> Inventory:
 
     :raises UnreadableAnswer: for anything that the command does not print.
     """
-    answer = _load(stdout)
+    answer = load(stdout)
     if not isinstance(answer, list):
-        raise _unexpected("form", answer)
+        raise unexpected("form", answer)
     containers: list[ContainerFacts] = []
     images: list[ImageFacts] = []
     for item in answer:
-        if not _is_object(item):
-            raise _unexpected("element", item)
-        if _is_object(item.get("State")) and "Image" in item:
+        if not is_object(item):
+            raise unexpected("element", item)
+        if is_object(item.get("State")) and "Image" in item:
             containers.append(_container(item))
         elif "RepoTags" in item or "RootFS" in item:
             images.append(_image(item))
         elif not any(isinstance(item.get(key), str) for key in ("Id", "ID", "id", "Name", "name")):
-            raise _unexpected("element", item)
+            raise unexpected("element", item)
     return Inventory(tuple(containers), tuple(images))
 
 
 def _listed(of: object) -> ListedContainer:
-    if not _is_object(of):
-        raise _unexpected("line", of)
-    names = _texts(of, "Names")
+    if not is_object(of):
+        raise unexpected("line", of)
+    names = texts_in(of, "Names")
     return ListedContainer(
         id=_identity(of, "ID" if "ID" in of else "Id"),
         # docker prints the names of links to a container before its own, joined by commas.
@@ -289,7 +242,7 @@ def _listed(of: object) -> ListedContainer:
         state=_state(of.get("State")),
         labels=_labels(of.get("Labels")),
         created=rough_moment(of.get("Created") or of.get("CreatedAt")),
-        mounts=frozenset(",".join(_texts(of, "Mounts")).split(",")) - {""},
+        mounts=frozenset(",".join(texts_in(of, "Mounts")).split(",")) - {""},
     )
 
 
@@ -300,7 +253,7 @@ def parse_ps(stdout: bytes) -> tuple[ListedContainer, ...]:
     """
     if stdout.lstrip().startswith(b"["):
         # podman 4.3 takes this very format for its own "json".
-        items = cast("list[object]", _load(stdout))
+        items = cast("list[object]", load(stdout))
     else:
-        items = [_load(line) for line in stdout.splitlines() if line.strip()]
+        items = [load(line) for line in stdout.splitlines() if line.strip()]
     return tuple(_listed(item) for item in items)

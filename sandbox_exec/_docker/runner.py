@@ -6,6 +6,7 @@ terminal does not reach it: an interrupted engine program exits 0 as if all were
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -30,6 +31,12 @@ __all__ = ["SubprocessRunner"]
 # What is killed is gone at once, unless the kernel holds it (state D): then it is left to end when
 # it can, as nobody may have to wait for that.
 _REAP_SECONDS: Final = 5.0
+_NO_PROGRAM: Final = frozenset(
+    {
+        *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ELOOP),
+        errno.ENAMETOOLONG,
+    }
+)
 _CHUNK_BYTES: Final = 65536
 _GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError)
 
@@ -97,7 +104,9 @@ class SubprocessRunner:
 def _program_of(argv: Argv) -> Iterator[None]:
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+    except OSError as error:
+        if error.errno not in _NO_PROGRAM:
+            raise
         message = f"cannot run {argv[0]!r}: {error.strerror}"
         raise ProgramMissing(message) from error
 

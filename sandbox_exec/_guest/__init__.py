@@ -19,6 +19,8 @@ __all__ = [
     "WORKSPACE",
     "guest_script",
     "keepalive_command",
+    "look_script",
+    "reach_script",
     "tidy_command",
 ]
 
@@ -62,6 +64,18 @@ def guest_script() -> str:
 def keepalive_command() -> tuple[str, ...]:
     """Return the arguments to ``sh`` that make it PID 1 of a session's container."""
     return ("-c", _load("keepalive"), "sandbox-exec-init", WORKSPACE, STATE_DIR)
+
+
+@cache
+def look_script() -> str:
+    """Return a command that says what its sandbox is, one fact a line."""
+    return _load("look")
+
+
+@cache
+def reach_script() -> str:
+    """Return a command that reaches for one of its sandbox's limits."""
+    return _load("reach")
 
 
 def tidy_command(root: str, seconds: int, verb: str, *arguments: str) -> tuple[str, ...]:

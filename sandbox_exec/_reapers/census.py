@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
-from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState, ListedContainer
 from sandbox_exec._docker.moments import moment
@@ -98,7 +97,7 @@ async def take_census(
     listed = await client.list_containers(f"label={LABEL_DEPLOYMENT}={deployment}")
     if not listed:
         return Census(None)
-    answer = await client.control(command_line.info())
+    answer = await client.info()
     now = engine_time(answer.stdout, wall) if answer.exit_code == 0 else None
     inspected = await client.inspect_all(_to_inspect(listed, now, idle_after))
     return Census(

@@ -130,6 +130,16 @@ def _image(words: _Words) -> Command:
     return Command("image inspect", (words.name(),))
 
 
+def _version(words: _Words) -> Command:
+    words.expect("--format", "{{json .}}")
+    return _finished(words, Command("version"))
+
+
+def _context(words: _Words) -> Command:
+    words.expect("inspect", "--format", "{{json .}}")
+    return _finished(words, Command("context inspect"))
+
+
 def _info(words: _Words) -> Command:
     words.expect("--format", "{{json .}}")
     return _finished(words, Command("info"))
@@ -227,6 +237,7 @@ def _finished(words: _Words, command: _C) -> _C:
 
 
 _PARSERS: Final[Mapping[str, Callable[[_Words], Command]]] = {
+    "context": _context,
     "exec": _exec,
     "image": _image,
     "info": _info,
@@ -240,6 +251,7 @@ _PARSERS: Final[Mapping[str, Callable[[_Words], Command]]] = {
     "stop": _stop,
     "top": _top,
     "unpause": _simple("unpause"),
+    "version": _version,
 }
 
 

@@ -26,6 +26,8 @@ from sandbox_exec.testing._containers import FakeContainer, FakeDisk, FakeImage
 from sandbox_exec.testing._conversation import Conversation
 from sandbox_exec.testing._execution import FakeKill
 from sandbox_exec.testing._guest import Book, Guest
+from sandbox_exec.testing._meddling import Meddling
+from sandbox_exec.testing._probing import checked, probes
 from sandbox_exec.testing._scripting import Scripting
 from sandbox_exec.testing._store import Refused, Store
 from sandbox_exec.testing._verbs import failure, perform
@@ -35,7 +37,7 @@ __all__ = ["FakeDaemon"]
 _CUT_OFF = 255
 
 
-class FakeDaemon(Scripting):
+class FakeDaemon(Meddling, Scripting):
     """An engine in memory: give it to whatever takes a runner.
 
     It knows exactly the command lines that the library builds, answers in docker's words, and
@@ -49,6 +51,10 @@ class FakeDaemon(Scripting):
     :param program: the name its program goes by.
     :param host: the address it says it is not at when it is down.
     :param data_root: where it says it keeps its data; on no disk of this host, unless given.
+    :param ignores: what it does not enforce, though it is asked to: ``memory``, ``swap``, ``pids``,
+        ``cpus``, which its ``info`` admits; ``network``, ``capabilities``, ``no-new-privileges``,
+        ``state`` and ``time``, which only a probe finds out.
+    :param quotas: its disk can bound what a container writes.
     :ivar calls: each command line seen, in order.
     :ivar executed: container name and text of each command that really ran, in order.
     :ivar killed: the commands that were ended, and why.
@@ -65,16 +71,20 @@ class FakeDaemon(Scripting):
         program: str = "docker",
         host: str = "unix:///var/run/docker.sock",
         data_root: str | None = None,
+        ignores: Iterable[str] = (),
+        quotas: bool = False,
     ) -> None:
-        super().__init__(host)
+        Scripting.__init__(self, host)
         self.clock: FakeClock = FakeClock() if clock is None else clock
+        Meddling.__init__(self, Store(self.clock, registry=set(registry)))
         self.commands: dict[str, Handler] = dict(commands or {})
         self.calls: list[Argv] = []
         self._program = program
-        self._store = Store(self.clock, registry=set(registry))
+        self._store.host, self._store.quotas = host, quotas
+        self._store.ignored = checked(ignores)
         if data_root is not None:
             self._store.data_root = data_root
-        self._book = Book(self.clock, self.commands, default)
+        self._book = Book(self.clock, self.commands, default, probes(self._store.ignored))
         self._conversations: list[Conversation] = []
         for name in images:
             self.add_image(name)
@@ -139,47 +149,6 @@ class FakeDaemon(Scripting):
             for container in self._store.containers.values():
                 if container.running:
                     container.stop()
-
-    def remove(self, name: str) -> None:
-        """Remove a container behind our back."""
-        self._store.discard(self._store.containers[name])
-
-    def stop(self, name: str) -> None:
-        """Stop a container behind our back."""
-        self._store.containers[name].stop()
-
-    def start(self, name: str) -> None:
-        """Start a container behind our back."""
-        self._store.containers[name].start()
-
-    def restart(self, name: str) -> None:
-        """Stop and start a container behind our back."""
-        self.stop(name)
-        self.start(name)
-
-    def pause(self, name: str) -> None:
-        """Freeze a container behind our back."""
-        self.set_state(name, "paused")
-
-    def set_state(self, name: str, state: str) -> None:
-        """Let a container be in any of the engine's states, e.g. ``restarting`` or ``dead``."""
-        self._store.containers[name].state = state
-
-    def take_name(
-        self, name: str, *, labels: Mapping[str, str] | None = None, state: str = "running"
-    ) -> FakeContainer:
-        """Make a container as somebody else would, from any image there is."""
-        image = next(iter(self._store.images.values()))
-        pairs = [f"{key}={value}" for key, value in (labels or {}).items()]
-        flags = {"--label": pairs}
-        wanted = Create("run", (name,), flags=flags, image=image.id, command=("sleep", "inf"))
-        container = self._store.create(wanted)
-        if state != "created":
-            container.start()
-            if state == "exited":
-                container.stop()
-            container.state = state
-        return container
 
     async def run(
         self,

@@ -15,8 +15,8 @@ __all__ = ["VERBS", "Failure", "FakeHold", "Faults", "Freeze", "GuestPlan", "Sta
 
 VERBS: Final = frozenset(
     {
-        *("exec", "image inspect", "info", "inspect", "ps", "pull", "restart", "rm"),
-        *("run", "run --rm", "start", "stop", "top", "unpause"),
+        *("context inspect", "exec", "image inspect", "info", "inspect", "ps", "pull"),
+        *("restart", "rm", "run", "run --rm", "start", "stop", "top", "unpause", "version"),
     }
 )
 

@@ -33,6 +33,7 @@ class Book:
     clock: FakeClock
     commands: dict[str, Handler]
     default: Handler | None
+    probes: Mapping[str, Handler]
     executed: list[tuple[str, str]] = field(factory=list)
     killed: list[FakeKill] = field(factory=list)
     running: dict[tuple[str, bytes], Execution] = field(factory=dict)
@@ -40,7 +41,7 @@ class Book:
 
     def handler(self, command: str) -> Handler:
         """Return what a command does."""
-        handler = self.commands.get(command, self.default)
+        handler = self.commands.get(command) or self.probes.get(command, self.default)
         if handler is None:
             raise UnknownArgv(f"the fake daemon was not told what this command does: {command!r}")
         return handler

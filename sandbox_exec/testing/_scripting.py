@@ -16,9 +16,9 @@ __all__ = ["Scripting"]
 class Scripting:
     """What can go wrong with an engine.
 
-    A verb is the engine's own word: ``exec``, ``inspect``, ``image inspect``, ``info``, ``ps``,
-    ``pull``, ``restart``, ``rm``, ``start``, ``stop``, ``top``, ``unpause``, ``run`` for a
-    container that stays, and ``run --rm`` for one that does not.
+    A verb is the engine's own word: ``context inspect``, ``exec``, ``inspect``, ``image inspect``,
+    ``info``, ``ps``, ``pull``, ``restart``, ``rm``, ``start``, ``stop``, ``top``, ``unpause``,
+    ``version``, ``run`` for a container that stays, and ``run --rm`` for one that does not.
     """
 
     def __init__(self, host: str) -> None:
@@ -131,7 +131,7 @@ class Scripting:
 
     def _absence(self, command: Command) -> Completed | None:
         """Return how a command ends for want of an engine, or ``None`` if there is one."""
-        if self._down is None:
+        if self._down is None or command.verb == "context inspect":
             return None
         words, exit_code = self._down
         answer = failure(command, words)

@@ -37,6 +37,9 @@ class Store:
     tags: dict[str, str] = field(factory=dict)
     registry: set[str] = field(factory=set)
     disks: dict[str, FakeDisk] = field(factory=dict)
+    ignored: set[str] = field(factory=set)
+    quotas: bool = False
+    host: str = ""
     # Not on any disk that a process here could look at.
     data_root: str = "/dev/null/docker"
     made: int = 0
@@ -93,6 +96,11 @@ class Store:
                 f'{DAEMON}Conflict. The container name "/{name}" is already in use by container '
                 f'"{self.containers[name].id}". You have to remove (or rename) that container to '
                 "be able to reuse that name."
+            )
+        if command.flags.get("--storage-opt") and not self.quotas:
+            raise Refused(
+                f"{DAEMON}--storage-opt is supported only for overlay over xfs with 'pquota' "
+                "mount option"
             )
         labels = dict(text.partition("=")[::2] for text in command.flags.get("--label", ()))
         container = FakeContainer(

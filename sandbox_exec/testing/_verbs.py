@@ -20,6 +20,7 @@ from sandbox_exec.testing._tidying import tidy
 __all__ = ["failure", "perform"]
 
 _RUN_HELP: Final = "\n\nRun 'docker run --help' for more information"
+_NOTHING: Final = ("sh", "-c", ":")
 _DEPRECATED: Final = "Flag --time has been deprecated, use --timeout instead\n"
 
 
@@ -38,6 +39,8 @@ def failure(command: Command, text: str) -> Completed:
     stdout = b"[]\n" if command.verb in {"inspect", "image inspect"} else b""
     if command.verb == "info":
         stdout = b'{"ID":"","Containers":0,"DockerRootDir":"","ServerErrors":["' + b'"]}\n'
+    if command.verb == "version":
+        stdout = _dump({"Client": _CLIENT, "Server": None})
     after = (
         f"Error: failed to start containers: {command.names[0]}\n"
         if command.verb == "start"
@@ -76,6 +79,35 @@ def _image_inspect(store: Store, command: Command) -> Completed:
     return Completed(0, _dump([_inspect_image(store, image)]))
 
 
+_CLIENT: Final = {
+    "Version": "28.2.2",
+    "ApiVersion": "1.41",
+    "DefaultAPIVersion": "1.50",
+    "Os": "linux",
+    "Arch": "amd64",
+    "Context": "default",
+}
+
+
+def _version(_store: Store, _command: Command) -> Completed:
+    engine = {"Name": "Engine", "Version": "20.10.24", "Details": {"ApiVersion": "1.41"}}
+    server = {
+        "Platform": {"Name": ""},
+        "Components": [engine],
+        "Version": "20.10.24",
+        "ApiVersion": "1.41",
+        "Os": "linux",
+        "Arch": "amd64",
+    }
+    return Completed(0, _dump({"Client": _CLIENT, "Server": server}))
+
+
+def _context(store: Store, _command: Command) -> Completed:
+    endpoint = {"Host": store.host, "SkipTLSVerify": False}
+    facts = {"Name": "default", "Metadata": {}, "Endpoints": {"docker": endpoint}}
+    return Completed(0, _dump({**facts, "TLSMaterial": {}, "Storage": {}}))
+
+
 def _info(store: Store, _command: Command) -> Completed:
     states = [one.state for one in store.containers.values()]
     facts = {
@@ -85,12 +117,23 @@ def _info(store: Store, _command: Command) -> Completed:
         "ContainersPaused": states.count("paused"),
         "Images": len(store.images),
         "Driver": "overlay2",
+        "DriverStatus": [
+            ["Backing Filesystem", "xfs" if store.quotas else "extfs"],
+            ["Supports d_type", "true"],
+        ],
+        "MemoryLimit": "memory" not in store.ignored,
+        "SwapLimit": "swap" not in store.ignored,
+        "CpuCfsPeriod": "cpus" not in store.ignored,
+        "CpuCfsQuota": "cpus" not in store.ignored,
+        "PidsLimit": "pids" not in store.ignored,
+        "CgroupDriver": "cgroupfs",
         "SystemTime": store.clock.stamp(),
         "CgroupVersion": "1",
         "OSType": "linux",
         "Architecture": "x86_64",
         "DockerRootDir": store.data_root,
         "ServerVersion": "20.10.24",
+        "Runtimes": {"io.containerd.runc.v2": {"path": "runc"}, "runc": {"path": "runc"}},
         "DefaultRuntime": "runc",
         "SecurityOptions": ["name=seccomp,profile=default"],
         "Warnings": None,
@@ -117,7 +160,7 @@ def _run(store: Store, command: Command) -> Completed:
     container.start()
     if create.kind == "tool":
         store.discard(container)
-        return tidy(store, container)
+        return Completed(0) if create.command == _NOTHING else tidy(store, container)
     return Completed(0, f"{container.id}\n".encode())
 
 
@@ -234,6 +277,7 @@ def _matches(container: FakeContainer, kind: str, value: str) -> bool:
 
 
 _VERBS: Final[Mapping[str, Callable[[Store, Command], Completed]]] = {
+    "context inspect": _context,
     "image inspect": _image_inspect,
     "info": _info,
     "inspect": _inspect,
@@ -247,4 +291,5 @@ _VERBS: Final[Mapping[str, Callable[[Store, Command], Completed]]] = {
     "stop": _stop,
     "top": _top,
     "unpause": _unpause,
+    "version": _version,
 }

@@ -155,7 +155,7 @@ async def test_one_control_call_without_an_answer(
         kind = ContainerStartError if starts else DaemonUnavailableError
         error: SandboxError = await failure(executor, kind, do.counts)
         assert time.monotonic() - begun < 5
-        assert error.code == ("start-timeout" if starts else "daemon-unavailable")
+        assert error.code == ("start-timeout" if starts else "daemon-silent")
         assert (error.started, error.retryable, verb in error.argv) == (False, True, True)
         assert (await chat(executor, do.shows_count)).stdout == "x\n"
         assert place.identity("chat") == before

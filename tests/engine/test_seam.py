@@ -9,6 +9,8 @@ import pytest
 from attrs import frozen
 
 from sandbox_exec._docker import argv as command_line
+from sandbox_exec._docker.describe import parse_context, parse_info, parse_version
+from sandbox_exec._docker.diagnose import Fault, diagnose
 from sandbox_exec._docker.interface import Argv, CommandRunner, Completed
 from sandbox_exec._docker.inventory import EngineState, parse_inspect, parse_ps
 from sandbox_exec._frames import DONE, KILL, reap_request, run_request
@@ -446,3 +448,34 @@ async def test_the_engine_describes_itself(target: Target) -> None:
     """What the library reads of it is there."""
     facts = json.loads((await target.run(command_line.info())).stdout)
     assert {"DockerRootDir", "ServerVersion", "SecurityOptions", "Containers"} <= facts.keys()
+
+
+async def test_the_engine_is_what_it_says(target: Target) -> None:
+    """Its program, its version, its limits and its address can be read, on the fake as on a real
+    one.
+    """
+    versions = parse_version((await target.run(command_line.version())).stdout)
+    facts = parse_info((await target.run(command_line.info())).stdout)
+    assert versions.server_version == facts.version
+    assert versions.client_version[0].isdigit()
+    assert facts.runtimes
+    if versions.family == "docker":
+        context, host = parse_context((await target.run(command_line.context())).stdout)
+        assert (bool(context), "://" in host) == (True, True)
+        assert None not in (facts.limits.memory, facts.limits.pids, facts.limits.cpus)
+
+
+async def test_a_quota_is_taken_or_refused(target: Target) -> None:
+    """Where the disk has none, no container is made, and nothing is left."""
+    name = f"{target.name}-quota"
+    argv = command_line.run_tool(
+        name,
+        labels={"seam.test": target.name},
+        flags=("--network", "none", "--storage-opt", "size=67108864"),
+        image=IMAGE,
+        command=("sh", "-c", ":"),
+    )
+    answer = await target.run(argv)
+    if answer.exit_code:
+        assert diagnose(answer.exit_code, answer.stdout, answer.stderr).fault is Fault.BAD_FLAG
+    await gone(target, name)

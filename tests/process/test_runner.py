@@ -177,6 +177,25 @@ async def test_a_missing_program_is_named(how: str, kind: str, tmp_path: Path) -
             await start()
 
 
+async def test_a_program_that_cannot_be_executed(tmp_path: Path) -> None:
+    """It is there, and is of no kind that the kernel can start: the same as none."""
+    for name, text in (("text", "not a program\n"), ("loop", None), ("x" * 300, None)):
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(text)
+            path.chmod(0o755)
+        elif name == "loop":
+            path.symlink_to(path)
+        with pytest.raises(ProgramMissing, match="cannot run"):
+            await RUNNER.run((str(path),), timeout=10)
+
+
+async def test_what_is_not_about_the_program_is_no_missing_program() -> None:
+    """A command line that is too long for the kernel is its caller's fault."""
+    with pytest.raises(OSError, match="Argument list too long"):
+        await RUNNER.run(("true", "x" * 200_000), timeout=10)
+
+
 async def test_the_program_is_found_on_the_given_path(tmp_path: Path) -> None:
     """The PATH that counts is the runner's, not that of this process."""
     tool = tmp_path / "tool-of-this-test"

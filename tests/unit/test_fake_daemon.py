@@ -679,3 +679,26 @@ async def test_half_requests(daemon: FakeDaemon) -> None:
                 await talk.process.close_stdin()
                 assert await talk.rest() == Heard(b"", b"", ("ready 1",), 0)
     assert daemon.executed == []
+
+
+def test_an_engine_that_ignores_what_there_is_not() -> None:
+    """A slip in a test's own words would let it pass."""
+    with pytest.raises(ValueError, match="no 'memroy' to ignore"):
+        FakeDaemon(ignores=["memroy"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("version",),
+        ("version", "--format", "{{json .}}", "x"),
+        ("context", "ls"),
+        ("context", "inspect", "--format", "{{.Name}}"),
+    ],
+)
+async def test_only_the_librarys_own_questions_about_the_engine(
+    daemon: FakeDaemon, words: tuple[str, ...]
+) -> None:
+    """Any other form is a failure of the test that makes it."""
+    with pytest.raises(UnknownArgv):
+        await run(daemon, ("docker", *words))

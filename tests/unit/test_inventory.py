@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox_exec._docker.answers import UnreadableAnswer
 from sandbox_exec._docker.inventory import (
     ContainerFacts,
     EngineState,
     ImageFacts,
     Inventory,
     ListedContainer,
-    UnreadableAnswer,
     parse_inspect,
     parse_ps,
 )

@@ -122,6 +122,23 @@ def test_whether_files_are_durable_is_said() -> None:
     assert "kept" not in lost
 
 
+@pytest.mark.parametrize(
+    ("ignored", "sentence"),
+    [
+        (("memory",), " The sandbox has 1 CPU and room for 512 processes and threads."),
+        (("memory", "swap", "pids"), " The sandbox has 1 CPU."),
+        (("pids",), " The sandbox has 512 MiB of memory and 1 CPU."),
+        (("memory", "pids", "cpus"), ""),
+    ],
+)
+def test_a_limit_that_the_engine_ignores_is_no_promise(
+    ignored: tuple[str, ...], sentence: str
+) -> None:
+    """What is not bounded may be more or less than was asked for."""
+    text = describe_sandbox(evolve(INFO, unbounded=("disk", *ignored)))
+    assert text.endswith("at most 300 seconds." + sentence)
+
+
 def test_places_and_limits_are_named() -> None:
     """Where files go, how long and how much, in words and not in bytes."""
     text = describe_sandbox(INFO)

@@ -14,6 +14,8 @@ class Fault(Enum):
     """No engine answers there as one does: absent, refused, unknown host, broken, wrong version."""
     DAEMON_DENIED = auto()
     """This user may not use the engine's socket."""
+    CONTEXT_MISSING = auto()
+    """The context or connection that names the engine is not known to the program."""
     CONTAINER_MISSING = auto()
     CONTAINER_STOPPED = auto()
     """Created or exited. podman 4.3 says the same of a paused one: look at its state."""
