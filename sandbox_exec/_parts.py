@@ -15,8 +15,10 @@ from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._files import Files
 from sandbox_exec._image import ImageSource
+from sandbox_exec._keeper import Keeper
 from sandbox_exec._models import SandboxInfo
 from sandbox_exec._oneoff import OneOffs
+from sandbox_exec._policy import session_preset
 from sandbox_exec._reach import Reach
 from sandbox_exec._reapers.loop import Reapers
 from sandbox_exec._roster import Roster
@@ -70,15 +72,24 @@ class Parts:
         """Put the parts together; nothing runs yet."""
         client = EngineClient(runner, config.engine, config.control_timeout, Breaker(clock))
         tidy = Tidy(config, client)
-        images, storage = ImageSource(config, client), Storage(config, client, tidy)
-        starter = Starter(config, client, images, storage, clock)
+        preset = session_preset(config)
+        images, storage = ImageSource(config, client, preset), Storage(config, client, tidy)
+        starter = Starter(config, client, preset, images, storage, clock)
         slots = Slots(config.max_parallel, config.queue_timeout)
         reach, roster = Reach(config, client), Roster(clock)
         return cls(
             config,
             clock,
             group,
-            SessionMap(group, client, starter, reach, slots, clock, roster),
+            SessionMap(
+                Keeper(group, client, starter, reach, clock),
+                client,
+                starter,
+                reach,
+                slots,
+                clock,
+                roster,
+            ),
             OneOffs(group, client, starter, reach, slots),
             Reapers.of(config, client, roster, reach, tidy, clock, wall),
         )

@@ -16,6 +16,7 @@ from sandbox_exec.testing._pipes import LineReader, Pipe
 __all__ = ["Conversation"]
 
 _SIGKILLED: Final = -9
+_NO_PROCESS: Final = 2**22 + 1
 
 
 class Conversation:
@@ -94,6 +95,11 @@ class Conversation:
     async def wait(self) -> int:
         await self._exited.wait()
         return self._exit_code or 0
+
+    @property
+    def pid(self) -> int:
+        """The number of a process that is none: above what Linux gives out."""
+        return _NO_PROCESS
 
     def kill(self) -> None:
         if self._exit_code is None:

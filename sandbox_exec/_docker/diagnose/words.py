@@ -254,6 +254,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"Error: .*: no space left on device",
         ),
     ),
+    # 20.10, 28, podman: overlay without quotas; other drivers put a "not" there (reported).
+    (Fault.NO_QUOTA, (rf"(?:{_DAEMON}--storage-opt is|Error: storage option overlay\.size) .*",)),
     (
         Fault.BAD_RUNTIME,
         (
@@ -300,7 +302,6 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             _DAEMON + r"Minimum memory(?:swap)? limit .*",
             _DAEMON + r"Range of CPUs is from .*",
             _DAEMON + r"invalid CapAdd: .*",
-            _DAEMON + r"--storage-opt is supported only for .*",
             _DAEMON + r"Invalid container name \(.*\), only .* are allowed\.?",
             _DAEMON + r"[Ii]nvalid signal: .*",
             _DAEMON + r"error looking up logging plugin .*",
@@ -310,7 +311,6 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"Error: (?:invalid value for memory|bad format for add-host|invalid signal): .*",
             r"Error: (?:minimum memoryswap limit|running container create option:) .*",
             r'Error: "\w+": unknown capability',
-            r"Error: storage option overlay\.size .*",
             _OCI + r"error during container init: error setting cgroup config .*",
         ),
     ),
