@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import posixpath
@@ -147,8 +148,9 @@ def confinement(
 def spawn_key(what: Confinement) -> str:
     """Return the key by which backends with the same settings find the same container (B4)."""
     facts = json.dumps(asdict(what), sort_keys=True, separators=(",", ":"))
-    # Where it came from says more to people than its settings would.
-    return session_key(f"{what.image.rpartition('/')[2].partition('@')[0]:<24.24} {facts}")
+    # To people the image says more than settings would.
+    digest = hashlib.sha256(facts.encode()).hexdigest()
+    return session_key(f"{what.image.rpartition('/')[2]} {digest}")
 
 
 def inner_directory(options: DockerBackendOptions, cwd: str | None) -> str:
