@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -14,7 +12,6 @@ from sandbox_exec import (
     CommandRunner,
     DockerBackend,
     DockerBackendOptions,
-    SandboxError,
     SpawnOptions,
     SpawnRequest,
     WrappedSpawn,
@@ -135,15 +132,3 @@ async def ending(process: Process) -> tuple[bytes, bytes, int]:
     assert process.stdin is not None
     await process.stdin.aclose()
     return await everything(process.stdout), await everything(process.stderr), await process.wait()
-
-
-@contextmanager
-def raises(kind: type[SandboxError]) -> Iterator[list[SandboxError]]:
-    """Expect an error of exactly this kind, and keep it."""
-    kept: list[SandboxError] = []
-    try:
-        yield kept
-    except SandboxError as error:
-        assert type(error) is kind, repr(error)
-        kept.append(error)
-    assert kept, f"no {kind.__name__}"

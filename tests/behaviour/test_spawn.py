@@ -16,7 +16,7 @@ from sandbox_exec import (
 )
 
 from .calls import until
-from .spawning import SpawnPlace, ask, ending, everything, outcome, raises
+from .spawning import SpawnPlace, ask, ending, everything, outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ async def test_files_are_placed_before_the_start(here: SpawnPlace) -> None:
             "/tmp/z": b"z",
         }
         here.daemon.refuse_next("disk")
-        with raises(FileTransferError):
+        with pytest.raises(FileTransferError):
             await outcome(backend, ask("speak", files={"/tmp/q": b"q"}))
     assert len(here.daemon.executed) == 1
 
@@ -159,7 +159,7 @@ async def test_a_removed_container_costs_no_spawn(here: SpawnPlace) -> None:
 
 
 async def test_a_wrapped_spawn_is_looked_after(here: SpawnPlace) -> None:
-    """The look at the container is good for 30 s; a container that is gone is then replaced (B3)."""
+    """The look at the container is good for 30 s; one that is gone is then replaced (B3)."""
     async with here.backend() as backend:
         await backend.wrap_spawn(ask("speak"))
         looked = len(here.ran("inspect"))
@@ -182,9 +182,9 @@ async def test_a_slow_look_abandons_nothing(here: SpawnPlace) -> None:
         await backend.wrap_spawn(ask("speak"))
         here.daemon.down()
         here.daemon.clock.advance(31)
-        with raises(DaemonUnavailableError) as errors:
+        with pytest.raises(DaemonUnavailableError) as errors:
             await backend.wrap_spawn(ask("speak"))
-        assert "start Docker Desktop" in str(errors[0])
+        assert "start Docker Desktop" in str(errors.value)
         here.daemon.up()
         here.daemon.clock.advance(31)
         await backend.wrap_spawn(ask("speak"))
@@ -198,10 +198,10 @@ async def test_a_lost_container_is_no_exit_code(here: SpawnPlace, harm: str) -> 
         assert process.stdout is not None
         assert await process.stdout.receive() == b"up\n"
         getattr(here.daemon, harm)(here.container.name)
-        with raises(SandboxBrokenError) as errors:
+        with pytest.raises(SandboxBrokenError) as errors:
             await process.wait()
-        assert (errors[0].code, errors[0].started) == ("sandbox-lost", True)
-        with raises(SandboxBrokenError):
+        assert (errors.value.code, errors.value.started) == ("sandbox-lost", True)
+        with pytest.raises(SandboxBrokenError):
             await everything(process.stdout)
         assert process.returncode is None
 
@@ -212,9 +212,9 @@ async def test_a_lost_wrapper_is_no_exit_code(here: SpawnPlace) -> None:
         await outcome(backend, ask("speak"))
         here.daemon.die_after_sent_next()
         async with backend.spawn(ask("speak")) as process:
-            with raises(SandboxBrokenError) as errors:
+            with pytest.raises(SandboxBrokenError) as errors:
                 await process.wait()
-        assert (errors[0].code, errors[0].started) == ("guest-lost", True)
+        assert (errors.value.code, errors.value.started) == ("guest-lost", True)
 
 
 async def test_an_engine_that_goes_is_said(here: SpawnPlace) -> None:
@@ -222,14 +222,14 @@ async def test_an_engine_that_goes_is_said(here: SpawnPlace) -> None:
     async with here.backend() as backend:
         async with backend.spawn(ask("stay")) as process:
             here.daemon.down()
-            with raises(DaemonUnavailableError) as errors:
+            with pytest.raises(DaemonUnavailableError) as errors:
                 await process.wait()
-            assert errors[0].started is True
+            assert errors.value.started is True
             here.daemon.up()
         here.daemon.down()
-        with raises(DaemonUnavailableError) as errors:
+        with pytest.raises(DaemonUnavailableError) as errors:
             await outcome(backend, ask("speak"))
-        assert errors[0].started is False
+        assert errors.value.started is False
         here.daemon.up()
 
 
@@ -238,9 +238,9 @@ async def test_what_may_have_started_is_never_started_again(here: SpawnPlace) ->
     async with here.backend() as backend:
         await outcome(backend, ask("speak"))
         here.daemon.die_after_sent_next(runs=False)
-        with raises(SandboxBrokenError) as errors:
+        with pytest.raises(SandboxBrokenError) as errors:
             await outcome(backend, ask("speak"))
-        assert errors[0].started is None
+        assert errors.value.started is None
         assert len(here.daemon.executed) == 1
 
 
@@ -250,9 +250,9 @@ async def test_a_container_that_serves_nothing_is_left_alone(here: SpawnPlace) -
         await outcome(backend, ask("speak"))
         for _ in range(2):
             here.daemon.die_before_ready_next(exit_code=3)
-        with raises(SandboxBrokenError) as errors:
+        with pytest.raises(SandboxBrokenError) as errors:
             await outcome(backend, ask("speak"))
-        assert errors[0].started is False
+        assert errors.value.started is False
     assert here.ran("restart") == []
 
 
@@ -265,7 +265,7 @@ async def test_what_only_the_sandbox_can_reject(here: SpawnPlace, reason: str) -
             with pytest.raises(ValueError, match="/srv"):
                 await outcome(backend, ask("speak", cwd="/srv"))
         else:
-            with raises(SandboxBrokenError):
+            with pytest.raises(SandboxBrokenError):
                 await outcome(backend, ask("speak"))
     assert here.daemon.executed == []
 
@@ -276,9 +276,9 @@ async def test_disposing_ends_and_removes(here: SpawnPlace) -> None:
         await backend.dispose()
         async with backend.spawn(ask("stay")) as process:
             await backend.dispose()
-            with raises(SandboxDisposedError) as errors:
+            with pytest.raises(SandboxDisposedError) as errors:
                 await process.wait()
-            assert errors[0].started is True
+            assert errors.value.started is True
             await backend.dispose()
             assert here.containers == []
         assert await outcome(backend, ask("speak")) == (b"out\n", b"err\n", 7)
@@ -309,9 +309,9 @@ async def test_disposing_during_a_start_leaks_nothing(here: SpawnPlace) -> None:
         async with create_task_group() as group:
 
             async def spawn() -> None:
-                with raises(SandboxDisposedError) as errors:
+                with pytest.raises(SandboxDisposedError) as errors:
                     await outcome(backend, ask("speak"))
-                assert errors[0].started is False
+                assert errors.value.started is False
 
             group.start_soon(spawn)
             await hold.reached()
@@ -390,7 +390,7 @@ async def test_a_start_that_fails_is_said_and_tried_again(here: SpawnPlace) -> N
     """A failure is nobody's for ever (S5)."""
     here.daemon.fail_next("run", stderr="docker: nonsense", exit_code=125)
     async with here.backend() as backend:
-        with raises(ContainerStartError):
+        with pytest.raises(ContainerStartError):
             await outcome(backend, ask("speak"))
         assert (await outcome(backend, ask("speak")))[2] == 7
 
@@ -398,12 +398,12 @@ async def test_a_start_that_fails_is_said_and_tried_again(here: SpawnPlace) -> N
 async def test_a_backend_is_used_where_it_is_open(here: SpawnPlace) -> None:
     """Once, and not before or after."""
     backend = here.backend()
-    with raises(ExecutorClosedError):
+    with pytest.raises(ExecutorClosedError):
         await backend.wrap_spawn(ask("speak"))
     async with backend:
         with pytest.raises(ValueError, match="stderr"):
             await outcome(backend, ask("speak", extra={"stderr": None}))
-        with raises(ExecutorClosedError):
+        with pytest.raises(ExecutorClosedError):
             await backend.__aenter__()
-    with raises(ExecutorClosedError):
+    with pytest.raises(ExecutorClosedError):
         await backend.wrap_spawn(ask("speak"))
