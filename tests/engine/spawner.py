@@ -15,7 +15,8 @@ async def main(*words: str) -> None:
     async with DockerBackend(options) as backend:
         async with backend.spawn(SpawnRequest("sh", ("-c", "echo kept >/root-file"))) as process:
             await process.wait()
-        print("up", flush=True)
+        sys.stdout.write("up")
+        sys.stdout.flush()
         await anyio.sleep_forever()
 
 

