@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,9 +19,11 @@ __all__ = [
     "environment",
     "placed",
     "refuse_extra",
-    "to_mapping",
+    "to_extra",
+    "to_files",
     "to_path",
     "to_tuple",
+    "to_variables",
 ]
 
 _LONGEST_WORD: Final = 131_071
@@ -96,17 +98,28 @@ def placed(_instance: object, _attribute: Attribute[Any], value: object) -> None
 
 
 # What is of another type is handed on by these, for the validators to refuse.
-def to_tuple(value: Any) -> Any:  # noqa: ANN401  # anything may be given
+def to_tuple(value: Sequence[str]) -> tuple[str, ...]:
     """Return a list as a tuple."""
-    return tuple(value) if isinstance(value, list | tuple) else value
+    return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]  # as above
 
 
-def to_mapping(value: Any) -> Any:  # noqa: ANN401  # as above
-    """Return a mapping as a copy that nobody can change."""
+def to_variables(value: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return variables, if there are any, as a copy that nobody can change."""
     return MappingProxyType(dict(value)) if isinstance(value, Mapping) else value
 
 
-def to_path(value: Any) -> Any:  # noqa: ANN401  # as above
+def to_files(value: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """Return contents by path as a copy that nobody can change."""
+    given: object = value
+    return MappingProxyType(dict(value)) if isinstance(given, Mapping) else value
+
+
+def to_extra(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return keyword arguments as a copy that nobody can change."""
+    return MappingProxyType(dict(value))
+
+
+def to_path(value: str | PathLike[str] | None) -> str | None:
     """Return a path object as text."""
     return fspath(value) if isinstance(value, PathLike) else value
 

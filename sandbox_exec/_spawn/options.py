@@ -7,7 +7,7 @@ import json
 import os
 import posixpath
 import re
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from attrs import asdict, field, frozen
 
@@ -15,6 +15,7 @@ from sandbox_exec._config import SandboxConfig, parse_size
 from sandbox_exec._guest import WORKSPACE
 from sandbox_exec._naming import session_key
 from sandbox_exec._policy import Confinement
+from sandbox_exec._spawn.checks import to_path
 from sandbox_exec._spawn.values import SandboxEnvHint
 
 __all__ = ["DockerBackendOptions", "confinement", "env_hint", "inner_directory", "spawn_key"]
@@ -25,10 +26,6 @@ _USER = re.compile(r"\d+:\d+\Z", re.ASCII)
 
 def _to_size(value: int | str | None) -> int | None:
     return None if value is None else parse_size(value)
-
-
-def _to_root(value: Any) -> Any:  # noqa: ANN401  # what is of another type is refused below
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 @frozen(kw_only=True)
@@ -65,7 +62,7 @@ class DockerBackendOptions:
 
     image: str = "nikolaik/python-nodejs:python3.11-nodejs20"
     mount_workspace: bool = False
-    workspace_root: str | None = field(default=None, converter=_to_root)
+    workspace_root: str | None = field(default=None, converter=to_path)
     engine: str | None = None
     docker_host: str | None = None
     runtime: str | None = None

@@ -43,12 +43,12 @@ class SpawnOptions:
 
     cwd: str | None = field(default=None, converter=checks.to_path, validator=checks.directory)
     env: Mapping[str, str] | None = field(
-        default=None, converter=checks.to_mapping, validator=checks.environment, repr=False
+        default=None, converter=checks.to_variables, validator=checks.environment, repr=False
     )
     files: Mapping[str, bytes] = field(
-        factory=dict, converter=checks.to_mapping, validator=checks.placed, repr=False
+        factory=dict, converter=checks.to_files, validator=checks.placed, repr=False
     )
-    extra: Mapping[str, Any] = field(factory=dict, converter=checks.to_mapping)
+    extra: Mapping[str, Any] = field(factory=dict, converter=checks.to_extra)
 
 
 @frozen
