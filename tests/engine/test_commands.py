@@ -90,7 +90,7 @@ trap '' TERM INT HUP
 setsid sh -c 'trap "" TERM; exec sleep 4711' &
 env -i /bin/sh -c 'sleep 4711' &
 (sh -c 'sleep 4711 & exec sleep 4711' &)
-su app -s /bin/sh -c 'sleep 4711' &
+su app -s /bin/sh -c 'id -u > /tmp/other; sleep 4711' &
 echo started
 sleep 4711
 """
@@ -115,6 +115,7 @@ async def test_at_its_limit_the_whole_tree_is_gone(box: Box) -> None:
         assert not [line for line in left if "4711" in line]
         assert [line for line in left if "815" in line]
     assert results["neighbour"].stdout == "done\n"
+    assert (await box.run("cat /tmp/other")).stdout == "1000\n"
 
 
 async def test_a_cancelled_call_leaves_nothing_inside(box: Box) -> None:
