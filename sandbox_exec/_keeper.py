@@ -76,7 +76,7 @@ class Keeper:
         elif step.remedy is Remedy.WAIT and self._waits(healing):
             await sleep(_RETIRING_STEP)
         elif healing.restarted or not self._restarts:
-            raise beyond_repair(verdict)
+            raise beyond_repair(verdict, restarted=self._restarts)
         else:
             healing.restarted = True
             self.restart(session, started, step.why)

@@ -77,7 +77,7 @@ def _child(
         nonce=conversation.nonce,
     )
     handling = Handling(
-        reap=partial(parts.reach.reap, started.id, conversation.tag),
+        reap=partial(parts.ending, started, conversation.tag),
         signal=partial(parts.reach.signal, started.id, conversation.tag),
         loss=partial(parts.sessions.keeper.loss, session, started, started=True),
     )

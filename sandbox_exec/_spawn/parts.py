@@ -25,6 +25,7 @@ from sandbox_exec._reapers.fleet import FleetReaper
 from sandbox_exec._roster import Roster, Session
 from sandbox_exec._sessions import SessionMap
 from sandbox_exec._slots import Slots
+from sandbox_exec._spawn.ending import Ending
 from sandbox_exec._spawn.engine import EngineInfo
 from sandbox_exec._spawn.liveness import Liveness
 from sandbox_exec._spawn.options import DockerBackendOptions, confinement, spawn_key
@@ -54,6 +55,7 @@ class Parts:
     container: str
     client: EngineClient
     reach: Reach
+    ending: Ending
     sessions: SessionMap
     files: Files
     liveness: Liveness
@@ -80,7 +82,8 @@ class Parts:
         starter = Starter(config, client, preset, images, storage, clock)
         # A workspace is somebody's project here, so guests make nothing in it.
         reach, roster = Reach(config, client, ""), Roster(clock)
-        removal = Removal(client, starter, reach)
+        ending = Ending(client, starter, reach)
+        removal = Removal(client, starter, reach, ending)
         sessions = SessionMap(
             # Whatever else runs in the container may be another program's.
             Keeper(group, client, starter, reach, clock, restarts=False),
@@ -104,6 +107,7 @@ class Parts:
             starter.name(key),
             client,
             reach,
+            ending,
             sessions,
             Files(sessions, bounds, config.max_read_bytes),
             Liveness(client, clock),

@@ -16,7 +16,8 @@ from sandbox_exec._log import Log
 from sandbox_exec._reach import Reach
 from sandbox_exec._roster import Session
 from sandbox_exec._spawn.child import Child
-from sandbox_exec._startup import Starter
+from sandbox_exec._spawn.ending import Ending
+from sandbox_exec._startup import Started, Starter
 
 __all__ = ["Removal"]
 
@@ -37,6 +38,7 @@ class Removal:
     _client: EngineClient
     _starter: Starter
     _reach: Reach
+    _ending: Ending
     living: set[Child] = field(factory=set)
     tag: int = field(factory=lambda: new_conversation().tag)
     wrapped: int = 0
@@ -66,7 +68,7 @@ class Removal:
             await self._starter.discard(container)
             return
         if used:
-            await self._reach.reap(container.id, tag)
+            await self._ending(Started(container.id), tag)
         if await self._is_free(container):
             await self._starter.discard(container)
             log.info("spawn.removed", container=container.name)

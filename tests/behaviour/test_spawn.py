@@ -119,6 +119,25 @@ async def test_a_kill_ends_the_tree(here: SpawnPlace) -> None:
         assert here.container.background == []
 
 
+async def test_a_kill_that_no_guest_can_make_stops_the_container(here: SpawnPlace) -> None:
+    """A fork bomb leaves none to do it; but an engine that is slow is no reason (S3)."""
+    async with here.backend() as backend:
+        async with backend.spawn(ask("stay")) as process:
+            here.daemon.fail_next("exec", stderr="runtime/cgo: nonsense", times=3)
+            process.kill()
+            assert await process.wait() == 137
+        assert (len(here.ran("stop")), here.container.running) == (1, False)
+        assert (await outcome(backend, ask("speak")))[2] == 7
+        async with backend.spawn(ask("stay")) as process:
+            here.daemon.hang_next("exec")
+            process.kill()
+            await anyio.sleep(0.6)
+            assert process.returncode is None
+            process.kill()
+            assert await process.wait() == 137
+    assert len(here.ran("stop")) == 1
+
+
 async def test_a_signal_reaches_the_process(here: SpawnPlace) -> None:
     """Its exit code tells; one that has ended gets none."""
     async with here.backend() as backend, backend.spawn(ask("stay")) as process:

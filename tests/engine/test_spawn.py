@@ -215,6 +215,19 @@ async def test_a_hundred_mebibytes_come_back_unchanged(place: Deployment, image:
     assert grown < 32 * 1024, f"{grown} KiB more"
 
 
+async def test_a_fork_bomb_is_ended(place: Deployment) -> None:
+    """It leaves no process for the one that would kill it, and the next spawn goes well (S15)."""
+    async with backend_of(place, "debian") as backend:
+        async with backend.spawn(sh("echo up; f() { f | f & }; f; sleep 60")) as process:
+            assert process.stdout is not None
+            await process.stdout.receive()
+            await anyio.sleep(2)
+            process.kill()
+            assert await process.wait() == 137
+        assert (await run(backend, sh("echo fine"))).stdout == b"fine\n"
+        assert await gone(place)
+
+
 async def test_output_that_nobody_reads_waits(backend: DockerBackend, place: Deployment) -> None:
     """In the container and not in memory here; a kill ends it all the same."""
     async with backend.spawn(sh("yes | head -c 200000000")) as process:
