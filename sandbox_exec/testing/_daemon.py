@@ -27,6 +27,7 @@ from sandbox_exec.testing._containers import FakeContainer, FakeDisk, FakeImage
 from sandbox_exec.testing._conversation import Conversation
 from sandbox_exec.testing._execution import FakeKill
 from sandbox_exec.testing._guest import Book, Guest
+from sandbox_exec.testing._outside import Outside
 from sandbox_exec.testing._scripting import Scripting
 from sandbox_exec.testing._spawned import Spawned
 from sandbox_exec.testing._store import Refused, Store
@@ -37,7 +38,7 @@ __all__ = ["FakeDaemon"]
 _CUT_OFF = 255
 
 
-class FakeDaemon(Scripting):
+class FakeDaemon(Scripting, Outside):
     """An engine in memory: give it to whatever takes a runner.
 
     It knows exactly the command lines that the library builds, answers in docker's words, and
@@ -141,47 +142,6 @@ class FakeDaemon(Scripting):
             for container in self._store.containers.values():
                 if container.running:
                     container.stop()
-
-    def remove(self, name: str) -> None:
-        """Remove a container behind our back."""
-        self._store.discard(self._store.containers[name])
-
-    def stop(self, name: str) -> None:
-        """Stop a container behind our back."""
-        self._store.containers[name].stop()
-
-    def start(self, name: str) -> None:
-        """Start a container behind our back."""
-        self._store.containers[name].start()
-
-    def restart(self, name: str) -> None:
-        """Stop and start a container behind our back."""
-        self.stop(name)
-        self.start(name)
-
-    def pause(self, name: str) -> None:
-        """Freeze a container behind our back."""
-        self.set_state(name, "paused")
-
-    def set_state(self, name: str, state: str) -> None:
-        """Let a container be in any of the engine's states, e.g. ``restarting`` or ``dead``."""
-        self._store.containers[name].state = state
-
-    def take_name(
-        self, name: str, *, labels: Mapping[str, str] | None = None, state: str = "running"
-    ) -> FakeContainer:
-        """Make a container as somebody else would, from any image there is."""
-        image = next(iter(self._store.images.values()))
-        pairs = [f"{key}={value}" for key, value in (labels or {}).items()]
-        flags = {"--label": pairs}
-        wanted = Create("run", (name,), flags=flags, image=image.id, command=("sleep", "inf"))
-        container = self._store.create(wanted)
-        if state != "created":
-            container.start()
-            if state == "exited":
-                container.stop()
-            container.state = state
-        return container
 
     async def run(
         self,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from math import inf
 
 from attrs import define, field
 
-from sandbox_exec.testing._call import FakeCall
+from sandbox_exec.testing._call import FakeCall, Handler
 from sandbox_exec.testing._containers import FakeContainer
 from sandbox_exec.testing._execution import Execution
 from sandbox_exec.testing._faults import GuestPlan
@@ -65,10 +66,12 @@ class Spawned:
             return self.plan.exit_code
         if self.container.retiring:
             return await self._refuse("retiring")
+        # Looked up first, so that a command the test did not foresee is its own failure.
+        handler = self.book.handler(self.execution.command)
         self.book.present.append(self)
         self.book.running[self.key] = self.execution
         try:
-            return await self._serve()
+            return await self._serve(handler)
         finally:
             self.book.present.remove(self)
 
@@ -78,7 +81,7 @@ class Spawned:
             self.execution.over = self.execution.survives = True
             self.container.background.append(self.execution.command)
 
-    async def _serve(self) -> int:
+    async def _serve(self, handler: Handler) -> int:
         if self._nonce != _NO_CLIENT:
             ready = f"ready {self.plan.protocol} {self.container.starts}.00"
             await self._say(self.stderr, ready)
@@ -91,7 +94,7 @@ class Spawned:
         if self.plan.dies == "after-sent" and not self.plan.runs:
             return self.plan.exit_code
         await self._say(self.stdout, "started")
-        code, flags = await self.execution.perform(self._perform)
+        code, flags = await self.execution.perform(partial(self._perform, handler))
         self.container.last_use = self.book.clock()
         if self.execution.why == "reaped" or self.plan.dies == "after-sent":
             return self.plan.exit_code
@@ -101,8 +104,7 @@ class Spawned:
         self.lingers = self.execution.survives and self._nonce != _NO_CLIENT
         return code
 
-    async def _perform(self) -> int:
-        handler = self.book.handler(self.execution.command)
+    async def _perform(self, handler: Handler) -> int:
         self.book.executed.append((self.container.name, self.execution.command))
         pieces = {int(found[1]): v for k, v in self.variables.items() if (found := _PIECE.match(k))}
         text = "".join(pieces[number] for number in range(int(self.words[3])))

@@ -11,11 +11,14 @@ from anyio import create_task_group
 from sandbox_exec import (
     ContainerStartError,
     DaemonUnavailableError,
+    EngineNotFoundError,
     ExecutorClosedError,
     FileTransferError,
     SandboxBrokenError,
     SandboxDisposedError,
+    SandboxError,
 )
+from sandbox_exec.testing import UnknownArgv
 
 from .calls import until
 from .spawning import SpawnPlace, ask, ending, everything, outcome
@@ -427,3 +430,59 @@ async def test_a_backend_is_used_where_it_is_open(here: SpawnPlace) -> None:
             await backend.__aenter__()
     with pytest.raises(ExecutorClosedError):
         await backend.wrap_spawn(ask("speak"))
+
+
+async def test_what_could_not_be_reached_is_ended_later(here: SpawnPlace) -> None:
+    """By the next spawn, once the engine answers again."""
+    async with here.backend() as backend:
+        async with backend.spawn(ask("stay")) as process:
+            here.daemon.hang_next("exec")
+        assert process.returncode is None
+        with pytest.raises(SandboxError) as errors:
+            await process.wait()
+        assert (errors.value.code, here.container.background) == ("kill-unconfirmed", ["stay"])
+        here.daemon.thaw()
+        await outcome(backend, ask("speak"))
+        await until(lambda: not here.container.background)
+
+
+@pytest.mark.parametrize("verb", ["inspect", "stop"])
+async def test_a_kill_is_not_taken_for_granted(here: SpawnPlace, verb: str) -> None:
+    """Where the engine does not say what became of the container."""
+    words = "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?"
+    async with here.backend() as backend, backend.spawn(ask("stay")) as process:
+        # The first start's sweep asks as well.
+        await until(lambda: here.ran("ps"))
+        await anyio.sleep(0.1)
+        here.daemon.fail_next("exec", stderr="nonsense", times=3)
+        here.daemon.fail_next(verb, stderr=words)
+        process.kill()
+        await anyio.sleep(0.2)
+        assert process.returncode is None
+        here.daemon._faults.failures.clear()
+        process.kill()
+        assert await process.wait() == 137
+
+
+async def test_input_that_nobody_reads_is_said(here: SpawnPlace) -> None:
+    """As anyio's own streams say it."""
+    async with here.backend() as backend, backend.spawn(ask("speak")) as process:
+        await process.wait()
+        await until(lambda: here.daemon.conversations == 0)
+        assert process.stdin is not None
+        with pytest.raises(anyio.BrokenResourceError):
+            await process.stdin.send(b"x")
+        await process.stdin.aclose()
+        with pytest.raises(anyio.ClosedResourceError):
+            await process.stdin.send(b"x")
+
+
+async def test_a_program_that_vanishes_is_said(here: SpawnPlace) -> None:
+    """As is a bug of a test's own, which is never swallowed."""
+    async with here.backend() as backend:
+        with pytest.raises(UnknownArgv):
+            await outcome(backend, ask("unforeseen"))
+        here.daemon._program = "gone"
+        with pytest.raises(EngineNotFoundError):
+            await outcome(backend, ask("speak"))
+        here.daemon._program = "docker"

@@ -70,7 +70,7 @@ async def test_variables_are_inherited_unless_given(monkeypatch: pytest.MonkeyPa
 
 async def test_the_end_of_a_block_ends_the_group() -> None:
     """So do a kill and a disposal; a signal goes to the process alone."""
-    script = "sleep 60 & echo $!; trap 'echo got' USR1; while :; do sleep 0.1; done"
+    script = "trap 'echo got' USR1; sleep 60 & echo $!; while :; do sleep 0.1; done"
     async with LocalBackend() as local:
         async with local.spawn(sh(script)) as process:
             assert process.stdout is not None
