@@ -50,8 +50,9 @@ check: $(STAMP)  ## lint, formatting, types, layers, guest scripts, docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck -s sh $(addprefix sandbox_exec/_guest/,keepalive.sh look.sh reach.sh tidy.sh)
-	# One text in the container, so one text here.
-	cat $(addprefix sandbox_exec/_guest/,base.sh limits.sh run.sh files.sh outbox.sh harvest.sh retire.sh loop.sh) | $(BIN)/shellcheck -s sh -
+	# One text in the container, so one text here; so twice.
+	cat $(addprefix sandbox_exec/_guest/,base.sh proc.sh limits.sh run.sh files.sh outbox.sh harvest.sh retire.sh loop.sh) | $(BIN)/shellcheck -s sh -
+	cat $(addprefix sandbox_exec/_guest/,proc.sh spawn.sh) | $(BIN)/shellcheck -s sh -
 	$(BIN)/shellcheck docs/examples/*.sh .ci/run
 	$(BIN)/basedpyright --verifytypes sandbox_exec --ignoreexternal
 	$(MAKE) docs

@@ -48,6 +48,18 @@ from sandbox_exec._read_result import (
     TooLargeFile,
 )
 from sandbox_exec._reapers.dormant_cap import over_dormant_cap
+from sandbox_exec._spawn.create import create_backend
+from sandbox_exec._spawn.docker import DockerBackend
+from sandbox_exec._spawn.local import LocalBackend
+from sandbox_exec._spawn.options import DockerBackendOptions
+from sandbox_exec._spawn.protocol import SandboxBackend
+from sandbox_exec._spawn.values import (
+    Mode,
+    SandboxEnvHint,
+    SpawnOptions,
+    SpawnRequest,
+    WrappedSpawn,
+)
 from sandbox_exec._tool_text import describe_sandbox, format_exec_result
 
 __all__ = [
@@ -63,6 +75,8 @@ __all__ = [
     "DaemonUnavailableError",
     "DeniedPath",
     "DirectoryPath",
+    "DockerBackend",
+    "DockerBackendOptions",
     "EngineFacts",
     "EngineFamily",
     "EngineInfo",
@@ -76,20 +90,28 @@ __all__ = [
     "FileTransferError",
     "Gap",
     "HarvestedFile",
+    "LocalBackend",
     "LocalDockerExecutor",
     "MissingPath",
+    "Mode",
     "NoAnswer",
     "ProgramMissing",
     "ReadResult",
+    "SandboxBackend",
     "SandboxBrokenError",
     "SandboxConfig",
     "SandboxDisposedError",
+    "SandboxEnvHint",
     "SandboxError",
     "SandboxInfo",
+    "SpawnOptions",
+    "SpawnRequest",
     "SpecialPath",
     "StreamName",
     "TextFile",
     "TooLargeFile",
+    "WrappedSpawn",
+    "create_backend",
     "create_executor",
     "describe_sandbox",
     "detect_engine",

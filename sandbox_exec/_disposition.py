@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState
-from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KEY, LABEL_POLICY
+from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KEY, LABEL_KIND, LABEL_POLICY, Kind
 from sandbox_exec._policy import Policy
 
 __all__ = ["Disposition", "disposition", "is_ours"]
@@ -38,7 +38,7 @@ _BY_STATE: Final[Mapping[EngineState, Disposition]] = {
 
 
 def disposition(
-    container: ContainerFacts | None, policy: Policy, *, deployment: str, key: str
+    container: ContainerFacts | None, policy: Policy, *, deployment: str, key: str, kind: Kind
 ) -> Disposition:
     """Return what to do with the container that has a session's name.
 
@@ -49,7 +49,7 @@ def disposition(
     """
     if container is None:
         return Disposition.CREATE
-    if not is_ours(container, deployment, key):
+    if not is_ours(container, deployment, key, kind):
         return Disposition.FOREIGN
     by_state = _BY_STATE[container.state]
     if by_state is Disposition.WAIT or container.labels.get(LABEL_POLICY) == policy.fingerprint:
@@ -57,7 +57,7 @@ def disposition(
     return Disposition.RECREATE
 
 
-def is_ours(container: ContainerFacts, deployment: str, key: str) -> bool:
-    """Return whether it is the container of this very session."""
-    labels = container.labels
-    return (labels.get(LABEL_DEPLOYMENT), labels.get(LABEL_KEY)) == (deployment, key)
+def is_ours(container: ContainerFacts, deployment: str, key: str, kind: Kind) -> bool:
+    """Return whether it is the container of this very session, or of this very spawn backend."""
+    found = tuple(container.labels.get(name) for name in (LABEL_DEPLOYMENT, LABEL_KEY, LABEL_KIND))
+    return found == (deployment, key, kind)

@@ -23,6 +23,7 @@ __all__ = [
     "Frame",
     "FrameScanner",
     "Ready",
+    "exports",
     "harvest_request",
     "hello",
     "new_conversation",
@@ -34,6 +35,7 @@ __all__ = [
     "reap_request",
     "retire_request",
     "run_request",
+    "signal_request",
 ]
 
 KILL: Final = b"kill\n"
@@ -73,6 +75,13 @@ def quote(text: bytes) -> bytes:
     return b"'" + text.replace(b"'", b"'\\''") + b"'"
 
 
+def exports(env: Mapping[str, bytes]) -> bytes:
+    """Return shell text that exports variables, whatever their values, one after the other."""
+    return b"".join(
+        b"export " + name.encode() + b"=" + quote(value) + b"\n" for name, value in env.items()
+    )
+
+
 def _lines(text: bytes) -> int:
     return text.count(b"\n") + 1
 
@@ -92,9 +101,7 @@ def run_request(
 
     :param limit: seconds, handed to ``sleep`` inside.
     """
-    variables = b"".join(
-        b"export " + name.encode() + b"=" + quote(value) + b"\n" for name, value in env.items()
-    )
+    variables = exports(env)
     body = variables + command + b"\n"
     words = (
         "run",
@@ -113,6 +120,11 @@ def run_request(
 def reap_request(tag: int) -> bytes:
     """Return a request to kill whatever carries the tag of another, lost conversation."""
     return f"reap {tag}\n".encode()
+
+
+def signal_request(tag: int, number: int) -> bytes:
+    """Return a request to send a signal to the process that was spawned with ``tag``."""
+    return f"signal {tag} {number}\n".encode()
 
 
 def put_request(conversation: Conversation, path: bytes) -> bytes:

@@ -10,7 +10,7 @@ from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.inventory import ContainerFacts, ImageFacts, Inventory
 from sandbox_exec._errors import ContainerStartError
 from sandbox_exec._log import Log
-from sandbox_exec._policy import Policy, make_policy
+from sandbox_exec._policy import Policy, Preset, make_policy
 from sandbox_exec._start_error import start_error_from
 from sandbox_exec._tool_text import START_HINT
 
@@ -21,10 +21,11 @@ log = Log(__name__)
 
 @define
 class ImageSource:
-    """The image of one executor, and the policies that follow from what it turns out to be."""
+    """The image of one preset, and the policies that follow from what it turns out to be."""
 
     _config: SandboxConfig
     _client: EngineClient
+    _preset: Preset
     _policies: dict[str, Policy] = field(factory=dict)
 
     async def ensure(self) -> ImageFacts:
@@ -55,7 +56,7 @@ class ImageSource:
         else:
             identity = (await self.ensure()).id
         if identity not in self._policies:
-            self._policies[identity] = make_policy(self._config, identity)
+            self._policies[identity] = make_policy(self._preset, identity)
         return self._policies[identity]
 
     async def _pull(self) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "Gap",
     "SandboxInfo",
     "StreamName",
+    "check_env",
     "encode_text",
 ]
 
@@ -81,7 +82,11 @@ def _check_session(_instance: object, _attribute: Attribute[Any], value: object)
         raise ValueError(f"session must be a non-empty str or None, not {value!r}")
 
 
-def _check_env(_instance: object, _attribute: Attribute[Any], value: object) -> None:
+def check_env(value: object) -> None:
+    """Refuse what no shell can export.
+
+    :raises ValueError: for anything but a mapping of shell names to text.
+    """
     if not isinstance(value, Mapping):
         message = f"env must be a mapping, not {type(value).__name__}"
         raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
@@ -91,6 +96,10 @@ def _check_env(_instance: object, _attribute: Attribute[Any], value: object) -> 
             raise ValueError(f"env has a name that is no shell name: {name!r}")
         size += len(name) + len(encode_text(text, f"env variable {name}"))
     _check_size("env", size, MAX_COMMAND_BYTES)
+
+
+def _check_env(_instance: object, _attribute: Attribute[Any], value: object) -> None:
+    check_env(value)
 
 
 def _check_cwd(_instance: object, _attribute: Attribute[Any], value: object) -> None:

@@ -27,7 +27,7 @@ __all__ = [
     "workspace_path",
 ]
 
-Kind = Literal["session", "one-off", "reaper"]
+Kind = Literal["session", "spawn", "one-off", "reaper"]
 
 LABEL_FORMAT: Final = "sandbox-exec.format"
 LABEL_DEPLOYMENT: Final = "sandbox-exec.deployment"
@@ -72,12 +72,12 @@ def is_deployment(text: str) -> bool:
     return _DEPLOYMENT.match(text) is not None
 
 
-def container_name(deployment: str, key: str) -> str:
-    """Return the name of a session's container.
+def container_name(deployment: str, key: str, kind: Kind = "session") -> str:
+    """Return the name of the container of a session, or of a spawn backend.
 
-    The dots cannot occur in either part, so that no two pairs meet in one name.
+    The dots cannot occur in any part, so that no two containers meet in one name.
     """
-    return f"sbx.{deployment}.{key}"
+    return f"sbx.{deployment}.{key}" if kind == "session" else f"sbx.{deployment}.{kind}.{key}"
 
 
 def one_off_name(deployment: str) -> str:

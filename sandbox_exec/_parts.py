@@ -20,9 +20,11 @@ from sandbox_exec._files import Files
 from sandbox_exec._frames import Conversation, run_request
 from sandbox_exec._guest import WORKSPACE
 from sandbox_exec._image import ImageSource
+from sandbox_exec._keeper import Keeper
 from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo, encode_text
 from sandbox_exec._naming import session_key
 from sandbox_exec._oneoff import OneOffs
+from sandbox_exec._policy import session_preset
 from sandbox_exec._reach import Reach
 from sandbox_exec._reapers.loop import Reapers
 from sandbox_exec._remedy import Rejected
@@ -82,9 +84,9 @@ class Parts:
         """Put the parts together; nothing runs yet."""
         client = EngineClient(runner, config.engine, config.control_timeout, Breaker(clock))
         tidy = Tidy(config, client)
-        engine = EngineSource(client)
-        images, storage = ImageSource(config, client), Storage(config, engine, tidy)
-        starter = Starter(config, client, images, storage, clock)
+        preset, engine = session_preset(config), EngineSource(client)
+        images, storage = ImageSource(config, client, preset), Storage(config, engine, tidy)
+        starter = Starter(config, client, preset, images, storage, clock)
         slots = Slots(config.max_parallel, config.queue_timeout)
         reach, roster = Reach(config, client), Roster(clock)
         return cls(
@@ -92,7 +94,15 @@ class Parts:
             clock,
             group,
             engine,
-            SessionMap(group, client, starter, reach, slots, clock, roster),
+            SessionMap(
+                Keeper(group, client, starter, reach, clock),
+                client,
+                starter,
+                reach,
+                slots,
+                clock,
+                roster,
+            ),
             OneOffs(group, client, starter, reach, slots),
             Reapers.of(config, client, roster, reach, tidy, clock, wall),
         )

@@ -1,14 +1,15 @@
 """What a sandbox may do, as engine flags, and its fingerprint.
 
-Everything that decides what the sandbox may do, or where its files live, is in the fingerprint
-(hazard S8), so a container never outlives a change to its own security posture.
+Two presets side by side: that of sessions and one-offs, and that of spawn backends. Everything that
+decides what the sandbox may do, or where its files live, is in the fingerprint (hazard S8), so a
+container never outlives a change to its own security posture.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from attrs import frozen
@@ -30,12 +31,16 @@ from sandbox_exec._naming import (
 
 __all__ = [
     "CAPABILITIES",
+    "Confinement",
     "Policy",
+    "Preset",
     "changed_parts",
     "container_flags",
     "make_policy",
     "one_off_flags",
     "quota_flags",
+    "session_preset",
+    "spawn_preset",
     "tool_flags",
 ]
 
@@ -45,6 +50,19 @@ LABEL_VERSION: Final = "1"
 # KILL because a limit that cannot end another user's process is none (hazards F5, C1).
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 """What a sandbox may do that only root may."""
+
+# Still less for spawned processes, whose user never changes. Source: S1's HARDENING_ARGS, with KILL
+# as above.
+_SPAWN_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL")
+_SPAWN_PIDS: Final = 256
+
+# Memory in the places of temporary files. Only /tmp may hold programs to run, which engines forbid
+# unless told otherwise. Source: S1.
+_SCRATCH: Final = (
+    *("--tmpfs", "/tmp:rw,exec,nosuid,mode=1777,size=512m"),  # noqa: S108  # inside
+    *("--tmpfs", "/var/tmp:rw,noexec,nosuid,mode=1777,size=256m"),  # noqa: S108  # inside
+    *("--tmpfs", "/run:rw,noexec,nosuid,size=64m"),
+)
 
 # The names by which engines hand the host to a container. This is not egress filtering: the host
 # can still be reached by address, and so can everything else. Source: S0's HOST_BLACKHOLE.
@@ -57,6 +75,14 @@ _HOST_ALIASES: Final = (
 
 # docker makes this directory itself, also for images that have no mkdir.
 _WORKDIR: Final = ("--workdir", WORKSPACE)
+
+_QUIET: Final = (
+    # Nothing inside may fill the host's disk through the log (hazard F10).
+    *("--log-driver", "none"),
+    # The image's own check would be one more program to run unasked.
+    "--no-healthcheck",
+    *without_proxies(),
+)
 
 _TOOL_MEMORY: Final = str(128 * 2**20)
 
@@ -93,19 +119,114 @@ def _digest(value: object, length: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
-def make_policy(config: SandboxConfig, image_id: str) -> Policy:
-    """Return the policy of sandboxes made from this very image under these settings.
+@frozen
+class Preset:
+    """What the containers of one kind may do.
+
+    :param image: the image's name.
+    :param parts: what decides what they may do, by the part's name.
+    :param flags: returns the engine flags of the container with a given key, on an engine that does
+        or does not make working directories.
+    :param wishes: flags that are left out, with a warning, where the engine cannot follow them.
+    :param command: PID 1, program first.
+    :param durable: what is in ``/workspace`` outlives the container.
+    """
+
+    kind: Kind
+    image: str
+    parts: Mapping[str, object]
+    flags: Callable[[str, bool], tuple[str, ...]]
+    command: tuple[str, ...]
+    wishes: tuple[str, ...] = ()
+    durable: bool = False
+
+
+def session_preset(config: SandboxConfig) -> Preset:
+    """Return the preset of sessions: root with the capabilities that package managers need.
+
+    Source: S0.
+    """
+    return Preset(
+        kind="session",
+        image=config.image,
+        parts={
+            "runtime": config.runtime,
+            "network": _network(config),
+            "limits": _limits(config),
+            "privileges": _privileges("0:0", CAPABILITIES),
+            "workspace": config.workspace_root,
+        },
+        flags=lambda key, makes_workdir: container_flags(config, key, makes_workdir=makes_workdir),
+        command=("sh", *keepalive_command()),
+        durable=config.workspace_root is not None,
+    )
+
+
+@frozen(kw_only=True)
+class Confinement:
+    """What the options of a spawn backend decide; ``None`` is no limit of its own.
+
+    :param mount: the host's directory that is ``/workspace`` inside, if any.
+    :param user: ``UID:GID`` of everything inside.
+    :param disk: bytes of the container's own file system.
+    """
+
+    image: str
+    runtime: str | None = None
+    network: bool = True
+    cpus: float | None = None
+    memory: int | None = None
+    disk: int | None = None
+    mount: str | None = None
+    user: str = "0:0"
+
+
+def spawn_preset(what: Confinement) -> Preset:
+    """Return the preset of a spawn backend: four capabilities, and temporary files in memory.
+
+    Unlike S1's it has neither ``--init`` nor ``--rm``, and never mounts the host's temporary
+    directory: PID 1 is ours, the container is adopted after a crash (hazards B4, F6, B1).
+
+    Source: S1's ``HARDENING_ARGS`` and ``startContainer``.
+    """
+    memory = () if what.memory is None else (str(what.memory),)
+    limits = (
+        *(() if what.cpus is None else ("--cpus", f"{what.cpus:g}")),
+        *(part for size in memory for part in ("--memory", size, "--memory-swap", size)),
+        *("--pids-limit", str(_SPAWN_PIDS)),
+    )
+    network = () if what.network else ("--network", "none")
+    mount = () if what.mount is None else ("--volume", f"{what.mount}:{WORKSPACE}", *_WORKDIR)
+    privileges = _privileges(what.user, _SPAWN_CAPABILITIES)
+    wishes = () if what.disk is None else ("--storage-opt", f"size={what.disk}")
+    runtime = () if what.runtime is None else ("--runtime", what.runtime)
+    flags = (*runtime, *network, *privileges, *limits, *_SCRATCH, *_state_mount(), *_QUIET, *mount)
+    return Preset(
+        kind="spawn",
+        image=what.image,
+        parts={
+            "runtime": what.runtime,
+            "network": network,
+            "limits": [*limits, *wishes],
+            "privileges": privileges,
+            "workspace": [mount, _SCRATCH],
+        },
+        flags=lambda _key, _makes_workdir: (*flags, "--stop-signal", "KILL"),
+        wishes=wishes,
+        command=("sh", *keepalive_command("")),
+        durable=what.mount is not None,
+    )
+
+
+def make_policy(preset: Preset, image_id: str) -> Policy:
+    """Return the policy of containers made from this very image under a preset.
 
     Source: S0's ``policyHash``.
     """
     facts: dict[str, object] = {
-        "image": [config.image, image_id],
-        "runtime": config.runtime,
-        "network": _network(config),
-        "limits": _limits(config),
-        "privileges": _privileges(),
-        "workspace": config.workspace_root,
-        "guest": [PROTOCOL, LABEL_VERSION, _state_mount(), keepalive_command()],
+        "image": [preset.image, image_id],
+        **preset.parts,
+        "guest": [PROTOCOL, LABEL_VERSION, _state_mount(), preset.command],
     }
     parts = {name: _digest(value, 8) for name, value in facts.items()}
     return Policy(_digest(facts, 32), parts)
@@ -132,10 +253,10 @@ def _limits(config: SandboxConfig) -> tuple[str, ...]:
     )
 
 
-def _privileges() -> tuple[str, ...]:
-    added = (("--cap-add", name) for name in CAPABILITIES)
+def _privileges(user: str, capabilities: Iterable[str]) -> tuple[str, ...]:
+    added = (("--cap-add", name) for name in capabilities)
     return (
-        *("--user", "0:0", "--cap-drop", "ALL", *_flat(added)),
+        *("--user", user, "--cap-drop", "ALL", *_flat(added)),
         *("--security-opt", "no-new-privileges"),
     )
 
@@ -153,14 +274,10 @@ def _shared_flags(config: SandboxConfig) -> tuple[str, ...]:
     return (
         *(() if config.runtime is None else ("--runtime", config.runtime)),
         *_network(config),
-        *_privileges(),
+        *_privileges("0:0", CAPABILITIES),
         *_limits(config),
         *_state_mount(),
-        # Nothing inside may fill the host's disk through the log (hazard F10).
-        *("--log-driver", "none"),
-        # The image's own check would be one more program to run unasked.
-        "--no-healthcheck",
-        *without_proxies(),
+        *_QUIET,
     )
 
 

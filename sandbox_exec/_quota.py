@@ -16,8 +16,8 @@ __all__ = ["disk_quota_works"]
 
 _TRIED_BYTES: Final = 64 * 2**20
 
-# About the quota itself: the engine has no such option there, or says so in words nobody has seen.
-_REFUSALS: Final = frozenset({Fault.BAD_FLAG, Fault.UNKNOWN})
+# About the quota itself: in words that are known, or in some that nobody has seen.
+_REFUSALS: Final = frozenset({Fault.NO_QUOTA, Fault.BAD_FLAG, Fault.UNKNOWN})
 
 
 async def disk_quota_works(

@@ -20,8 +20,9 @@ from sandbox_exec._frames import (
     new_conversation,
     reap_request,
     retire_request,
+    signal_request,
 )
-from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, guest_script
+from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, WORKSPACE, bootstrap, guest_script
 from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name
 from sandbox_exec._policy import one_off_flags
 
@@ -34,10 +35,14 @@ def _guest_env() -> Mapping[str, str]:
 
 @frozen
 class Reach:
-    """Makes the addresses of one executor's guests."""
+    """Makes the addresses of one executor's guests.
+
+    :param home: the workspace that guests make; nothing for one that is not theirs to make.
+    """
 
     _config: SandboxConfig
     _client: EngineClient
+    _home: str = WORKSPACE
 
     def in_container(self, name: str, user: str | None) -> Address:
         """Return the address of a guest in a running container."""
@@ -72,7 +77,10 @@ class Reach:
     def _exec(self, name: str, user: str | None) -> Argv:
         return self._client.line(
             command_line.exec_stdin(
-                name, variable=GUEST_VARIABLE, user=user, command=("sh", *BOOTSTRAP)
+                name,
+                variables=(GUEST_VARIABLE,),
+                user=user,
+                command=("sh", *bootstrap(self._home)),
             )
         )
 
@@ -95,6 +103,15 @@ class Reach:
         """
         answer = await self._ask(self._exec(name, None), reap_request(tag), ("reaped",))
         return answer == Frame("reaped", ("0",))
+
+    async def signal(self, name: str, tag: int, number: int) -> bool:
+        """Send a signal to the process that was spawned with ``tag``, through a second guest.
+
+        :returns: whether it was sent; ``False`` also when there was no answer in time.
+        """
+        request = signal_request(tag, number)
+        answer = await self._ask(self._exec(name, None), request, ("signalled",))
+        return answer == Frame("signalled", ("0",))
 
     async def _ask(self, argv: Argv, request: bytes, words: Container[str]) -> Frame | None:
         """Put a question to a guest and return its answer, ``None`` if there is none in time."""

@@ -77,11 +77,15 @@ class GiveUp:
         return SandboxBrokenError(self.what, code=self.code, hint=BROKEN_HINT)
 
 
-def beyond_repair(verdict: NotStarted) -> SandboxBrokenError:
-    """Return what the caller is told when no remedy is left."""
+def beyond_repair(verdict: NotStarted, *, restarted: bool = True) -> SandboxBrokenError:
+    """Return what the caller is told when no remedy is left.
+
+    :param restarted: whether a restart was among those that were tried.
+    """
     reason = verdict.refused or verdict.diagnosis.line or "no answer"
+    tried = "even after a restart" if restarted else "and others may still use it"
     return SandboxBrokenError(
-        f"the sandbox cannot serve calls, even after a restart ({reason})",
+        f"the sandbox cannot serve calls, {tried} ({reason})",
         code="sandbox-mute",
         stderr=verdict.diagnosis.line,
         hint=BROKEN_HINT,

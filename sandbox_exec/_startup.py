@@ -1,4 +1,4 @@
-"""Adopt, start or recreate a session's container.
+"""Adopt, start or recreate a container that stays: a session's, or a spawn backend's.
 
 A loop of looking and one step, until the container runs under today's policy: whatever happens in
 between, a name that is taken, a removal under way, somebody else's start, the next look sees it.
@@ -20,11 +20,10 @@ from sandbox_exec._docker.diagnose import Fault, diagnose
 from sandbox_exec._docker.interface import Argv, Completed, NoAnswer
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState, Inventory
 from sandbox_exec._errors import ContainerStartError, SandboxBrokenError
-from sandbox_exec._guest import keepalive_command
 from sandbox_exec._image import ImageSource
 from sandbox_exec._log import Log
 from sandbox_exec._naming import LABEL_POLICY, container_name
-from sandbox_exec._policy import Policy, changed_parts, container_flags
+from sandbox_exec._policy import Policy, Preset, changed_parts
 from sandbox_exec._start_error import start_error_from
 from sandbox_exec._storage import Storage
 from sandbox_exec._tool_text import BROKEN_HINT, START_HINT
@@ -63,13 +62,18 @@ class _Attempt:
 
 @define
 class Starter:
-    """Starts containers for one executor."""
+    """Starts the containers of one preset.
+
+    :ivar _unfulfilled: the engine has turned out not to follow the preset's wishes.
+    """
 
     _config: SandboxConfig
     _client: EngineClient
+    _preset: Preset
     images: ImageSource
     storage: Storage
     _clock: Callable[[], float]
+    _unfulfilled: bool = False
 
     async def start(self, key: str, *, lost: str | None = None) -> Started:
         """Return a running container for ``key``.
@@ -79,20 +83,30 @@ class Starter:
         :raises ContainerStartError: when it cannot be started.
         :raises DaemonUnavailableError: when the engine does not answer; then nothing was removed.
         """
-        name = container_name(self._config.deployment, key)
+        name = self.name(key)
         attempt = _Attempt(key, name, lost)
         deadline = self._clock() + self._config.start_timeout
         while True:
             inventory = await self._client.inspect(name, self._config.image)
             container = _only(inventory, name)
             policy = await self.images.policy(inventory, container)
-            step = disposition(container, policy, deployment=self._config.deployment, key=key)
+            step = disposition(
+                container,
+                policy,
+                deployment=self._config.deployment,
+                key=key,
+                kind=self._preset.kind,
+            )
             log.debug("sandbox.disposition", container=name, step=step.name)
             if (started := await self._take(step, attempt, container, policy)) is not None:
                 await self.storage.engine.try_to_learn()
                 return started
             if self._clock() >= deadline:
                 raise self._too_slow(name)
+
+    def name(self, key: str) -> str:
+        """Return the name of the container with a key."""
+        return container_name(self._config.deployment, key, self._preset.kind)
 
     def _too_slow(self, name: str, argv: Argv = ()) -> ContainerStartError:
         return ContainerStartError(
@@ -156,8 +170,7 @@ class Starter:
 
         Then looked at like any other, as it may be gone meanwhile.
         """
-        name = container_name(self._config.deployment, key)
-        answer = await self._patiently(command_line.restart(started.id), name)
+        answer = await self._patiently(command_line.restart(started.id), self.name(key))
         log.warning("sandbox.restarted", key=key, why=why, exit_code=answer.exit_code)
         again = await self.start(key, lost=self.lost_container())
         done = answer.exit_code == 0
@@ -173,17 +186,24 @@ class Starter:
 
     async def exists(self, key: str) -> bool:
         """Return whether there is anything of a session: a container, or durable files."""
-        if self._config.workspace_root is not None:
+        if self._preset.durable:
             return True
-        name = container_name(self._config.deployment, key)
-        return _only(await self._client.inspect(name), name) is not None
+        return await self.find(key) is not None
+
+    async def find(self, key: str) -> ContainerFacts | None:
+        """Return the container that has a key's name, if it is of this preset's kind and ours.
+
+        :raises DaemonUnavailableError: when the engine does not say.
+        """
+        name = self.name(key)
+        found = _only(await self._client.inspect(name), name)
+        deployment, kind = self._config.deployment, self._preset.kind
+        return found if found is not None and is_ours(found, deployment, key, kind) else None
 
     async def remove(self, key: str) -> None:
         """Remove a session's container and its workspace, in this order."""
-        name = container_name(self._config.deployment, key)
-        container = _only(await self._client.inspect(name), name)
-        if container is not None and is_ours(container, self._config.deployment, key):
-            await self._remove(container)
+        if (container := await self.find(key)) is not None:
+            await self.discard(container)
         await self.storage.remove_workspace(key)
 
     async def _create(self, name: str, key: str, policy: Policy) -> str | None:
@@ -192,10 +212,15 @@ class Starter:
         await self.storage.prepare(key)
         argv = command_line.run_detached(
             name,
-            labels=policy.labels(deployment=self._config.deployment, kind="session", key=key),
-            flags=container_flags(self._config, key, makes_workdir=self.storage.makes_directories),
+            labels=policy.labels(
+                deployment=self._config.deployment, kind=self._preset.kind, key=key
+            ),
+            flags=(
+                *self._preset.flags(key, self.storage.makes_directories),
+                *(() if self._unfulfilled else self._preset.wishes),
+            ),
             image=self._config.image,
-            command=("sh", *keepalive_command()),
+            command=self._preset.command,
         )
         answer = await self._patiently(argv, name)
         if answer.exit_code == 0:
@@ -207,6 +232,10 @@ class Starter:
             return None
         # A run that failed leaves a container that never ran (hazard F11).
         await self._discard_unstarted(name, policy)
+        if fault is Fault.NO_QUOTA and not self._unfulfilled:
+            self._unfulfilled = True
+            log.warning("sandbox.no_disk_limit", container=name, why=answer.error_text[:300])
+            return None
         raise start_error_from(f"{name} could not be started", self._client.line(argv), answer)
 
     async def _discard_unstarted(self, name: str, policy: Policy) -> None:
@@ -234,7 +263,7 @@ class Starter:
         if diagnosis.fault in _GONE_MEANWHILE:
             await sleep(_LOOK_EVERY)
         elif never_ran:
-            await self._remove(container)
+            await self.discard(container)
         elif diagnosis.fault is Fault.NO_SHELL:
             raise _broken(container, diagnosis.line)
         else:
@@ -245,11 +274,11 @@ class Starter:
     async def _replace(self, container: ContainerFacts, policy: Policy) -> str:
         changed = ", ".join(changed_parts(policy, container.labels)) or "its state"
         log.info("sandbox.replaced", container=container.name, changed=changed)
-        await self._remove(container)
+        await self.discard(container)
         return f"its policy changed ({changed}) and it was rebuilt: {self._what_is_left()}"
 
     def _what_is_left(self) -> str:
-        if self._config.workspace_root is None:
+        if not self._preset.durable:
             return "files, packages and processes are gone"
         return "the files in /workspace are as they were, packages and processes are gone"
 
@@ -257,8 +286,11 @@ class Starter:
         """Return what to say when a session's container has disappeared."""
         return f"its container had been removed and was rebuilt: {self._what_is_left()}"
 
-    async def _remove(self, container: ContainerFacts) -> None:
-        """Remove this very container, by id: a successor of its name is somebody else's."""
+    async def discard(self, container: ContainerFacts) -> None:
+        """Remove this very container, by id: a successor of its name is somebody else's.
+
+        :raises ContainerStartError: when the engine refuses.
+        """
         argv = command_line.remove(container.id, force=True)
         answer = await self._client.control(argv, timeout=self._config.start_timeout)
         if answer.exit_code != 0:

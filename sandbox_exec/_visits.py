@@ -23,11 +23,13 @@ class Visit:
     """One operation in flight.
 
     :ivar call: its conversation with a guest, once there is one.
+    :ivar started: whether what it is about has begun, where there is no such conversation.
     """
 
     _scope: CancelScope = Factory(CancelScope)
     _ending: Ending = SandboxError
     call: Call | None = None
+    started: bool | None = False
 
     def end(self, ending: Ending) -> None:
         """End the operation; its caller gets what ``ending`` makes."""
@@ -36,7 +38,7 @@ class Visit:
         self._scope.cancel()
 
     def _error(self) -> SandboxError:
-        facts: dict[str, Any] = {}
+        facts: dict[str, Any] = {"started": self.started}
         if self.call is not None:
             report = self.call.report
             facts = {

@@ -5,7 +5,7 @@ None of them contains the program itself. No value of a variable ever appears in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sandbox_exec._docker.interface import Argv
@@ -127,13 +127,24 @@ def run_tool(
     )
 
 
-def exec_stdin(name: str, *, variable: str, user: str | None, command: Sequence[str]) -> Argv:
+def exec_stdin(
+    name: str,
+    *,
+    variables: Iterable[str],
+    user: str | None,
+    command: Sequence[str],
+    workdir: str | None = "/",
+) -> Argv:
     """Run a program in a container, with standard input.
 
-    It starts in ``/`` because the image's own directory may have been removed inside.
+    :param variables: names of those that it gets from the environment of the engine's program.
+    :param workdir: ``/`` because the image's own directory may have been removed inside; ``None``
+        for the image's own all the same.
     """
+    where = () if workdir is None else ("--workdir", workdir)
     who = () if user is None else ("--user", user)
-    return ("exec", "--interactive", "--workdir", "/", *who, "--env", variable, name, *command)
+    env = (part for variable in variables for part in ("--env", variable))
+    return ("exec", "--interactive", *where, *who, *env, name, *command)
 
 
 def start(name: str) -> Argv:

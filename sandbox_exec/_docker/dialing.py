@@ -114,5 +114,9 @@ class _Dialling:
     async def wait(self) -> int:
         return await self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         self._process.kill()

@@ -78,6 +78,10 @@ class CliProcess(Protocol):
     async def wait(self) -> int:
         """Wait for the end and return the exit status (negative: the signal that killed it)."""
 
+    @property
+    def pid(self) -> int:
+        """Its number on this host."""
+
     def kill(self) -> None:
         """Send SIGKILL to the program; never SIGTERM, which makes it exit 0 (hazard F3)."""
 

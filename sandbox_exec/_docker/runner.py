@@ -47,9 +47,11 @@ class SubprocessRunner:
 
     :param environment: everything that programs find in their environment; nothing is inherited,
         because it decides where untrusted code runs (hazard R7).
+    :param directory: where programs start; ``None`` for this process's own.
     """
 
     _environment: Mapping[str, str] = field(repr=False)
+    _directory: str | None = None
 
     async def run(
         self, argv: Argv, *, timeout: float, env: Mapping[str, str] = NO_VARIABLES
@@ -67,6 +69,7 @@ class SubprocessRunner:
                     stdin=DEVNULL,
                     check=False,
                     env={**self._environment, **env},
+                    cwd=self._directory,
                     start_new_session=True,
                 )
                 answers.append(Completed(ended.returncode, ended.stdout, ended.stderr))
@@ -84,7 +87,10 @@ class SubprocessRunner:
 
         async def start() -> None:
             process = await anyio.open_process(
-                argv, env={**self._environment, **env}, start_new_session=True
+                argv,
+                env={**self._environment, **env},
+                cwd=self._directory,
+                start_new_session=True,
             )
             children.append(_Child(process))
 
@@ -165,6 +171,10 @@ class _Child:
 
     async def wait(self) -> int:
         return await self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def kill(self) -> None:
         # Not the process's own kill(): asyncio's looks first whether the child has ended, which

@@ -15,12 +15,16 @@ __all__ = [
     "BOOTSTRAP",
     "GUEST_VARIABLE",
     "PROTOCOL",
+    "SPAWN_VARIABLE",
     "STATE_DIR",
     "WORKSPACE",
+    "bootstrap",
     "guest_script",
     "keepalive_command",
     "look_script",
     "reach_script",
+    "spawn_command",
+    "spawn_script",
     "tidy_command",
 ]
 
@@ -34,17 +38,25 @@ WORKSPACE: Final = "/workspace"
 
 GUEST_VARIABLE: Final = "SANDBOX_EXEC_GUEST"
 
-BOOTSTRAP: Final = (
-    "-c",
-    f'eval "${GUEST_VARIABLE}"',
-    "sandbox-exec-guest",
-    STATE_DIR,
-    WORKSPACE,
+SPAWN_VARIABLE: Final = "SANDBOX_EXEC_SPAWN"
+
+
+def bootstrap(home: str) -> tuple[str, ...]:
+    """Return the arguments to ``sh`` that start the guest, found in :data:`GUEST_VARIABLE`.
+
+    :param home: the workspace it makes; nothing for one that is not its own to make.
+    """
+    return ("-c", f'eval "${GUEST_VARIABLE}"', "sandbox-exec-guest", STATE_DIR, home)
+
+
+BOOTSTRAP: Final = bootstrap(WORKSPACE)
+"""Arguments to ``sh`` that start the guest in a sandbox with a workspace of ours."""
+
+
+_GUEST_FILES: Final = (
+    *("base", "proc", "limits", "run", "files", "outbox", "harvest", "retire", "loop"),
 )
-"""Arguments to ``sh`` that start the guest, whose text is in :data:`GUEST_VARIABLE`."""
-
-
-_GUEST_FILES: Final = ("base", "limits", "run", "files", "outbox", "harvest", "retire", "loop")
+_SPAWN_FILES: Final = ("proc", "spawn")
 
 
 @cache
@@ -61,9 +73,23 @@ def guest_script() -> str:
     return "\n".join(_load(name) for name in _GUEST_FILES)
 
 
-def keepalive_command() -> tuple[str, ...]:
-    """Return the arguments to ``sh`` that make it PID 1 of a session's container."""
-    return ("-c", _load("keepalive"), "sandbox-exec-init", WORKSPACE, STATE_DIR)
+@cache
+def spawn_script() -> str:
+    """Return the whole text that runs one spawned process."""
+    return "\n".join(_load(name) for name in _SPAWN_FILES)
+
+
+def spawn_command(*words: str) -> tuple[str, ...]:
+    """Return the arguments to ``sh`` that run a spawned process; see ``spawn.sh`` for the words."""
+    return ("-c", f'eval "${SPAWN_VARIABLE}"', "sandbox-exec-spawn", STATE_DIR, *words)
+
+
+def keepalive_command(home: str = WORKSPACE) -> tuple[str, ...]:
+    """Return the arguments to ``sh`` that make it PID 1 of a container that stays.
+
+    :param home: as for :func:`bootstrap`.
+    """
+    return ("-c", _load("keepalive"), "sandbox-exec-init", home, STATE_DIR)
 
 
 @cache

@@ -9,7 +9,8 @@
 #   run LIMIT CWD ENV CMD BYTES IN  numbers of lines, then bytes of command and of standard input
 #   retire IDLE                     stop the container unless it was used in the last IDLE seconds:
 #                                   "retired", or "kept SECONDS" that it may yet be used for
-#   reap TAG                        end the tree of another guest's command: "reaped STATUS"
+#   reap TAG                        end the tree of another's command: "reaped STATUS"
+#   signal TAG NUMBER               signal a spawned process: "signalled STATUS"
 #   put LINES                       path, nonce, then chunks: "BYTES", so many bytes; last "end"
 #   read LIMIT MAX LINES            path, nonce: "kind KIND BYTES", then the bytes of a file
 #   harvest BYTES LINES SIZES       outbox, nonce: lists, is told what to claim, packs it, and
@@ -72,18 +73,6 @@ sbx_move() {
     sbx_q=$(($1 / 65536)) sbx_r=$(($1 % 65536))
     { [ "$sbx_q" = 0 ] || dd bs=65536 count="$sbx_q" iflag=fullblock; } &&
         { [ "$sbx_r" = 0 ] || dd bs="$sbx_r" count=1 iflag=fullblock; }
-}
-
-# Sets sbx_s1 and sbx_c1: seconds, and 1 before the two digits of hundredths, as neither may begin
-# with a 0, which arithmetic would take for octal. Asks again for anything that is no time: when a
-# process ends while its limits are read, bash hands their rest to the next read of another file.
-sbx_now() {
-    sbx_v=''
-    until [ "$sbx_v" ]; do
-        read -r sbx_v sbx_l </proc/uptime
-        case $sbx_v in *[!0-9.]*) sbx_v='' ;; esac
-    done
-    sbx_s1=${sbx_v%.*} sbx_c1=1${sbx_v#*.}
 }
 
 # Whether the guest of tag $1 lives: its number may be another's by now, so what it runs is looked at.

@@ -1,11 +1,14 @@
-# PID 1 of a session's container: makes the workspace, then stays and reaps. Called as:
-# sh -c THIS NAME WORKSPACE STATE_DIR.
+# PID 1 of a container that stays: makes the workspace, then stays and reaps. Called as:
+# sh -c THIS NAME WORKSPACE STATE_DIR. An empty WORKSPACE is none of ours to make: what is mounted
+# there may be somebody's project. Runs as any user.
 # No trap and no --init, so that neither "kill 1" nor "kill -9 -1" inside ends it; output goes
 # nowhere, since what reaches /proc/1/fd/1 would fill a log on the host (hazards F6, F10).
 exec >/dev/null 2>&1
 umask 0
-mkdir -p "$1/inputs" "$1/outputs"
-chmod 0777 "$1" "$1/inputs" "$1/outputs"
+if [ "$1" ]; then
+    mkdir -p "$1/inputs" "$1/outputs"
+    chmod 0777 "$1" "$1/inputs" "$1/outputs"
+fi
 # At every start but the first, the engine gives the mount the mode of the directory below it.
 chmod 1777 "$2"
 read -r now rest </proc/uptime

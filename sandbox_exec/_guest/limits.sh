@@ -1,14 +1,5 @@
 # The command's limit and its client's presence: finding a tree by its tag, and ending it.
 
-# Sets sbx_t to the RSS limit of process $1, empty when there is none to be read.
-sbx_rss() {
-    sbx_t=
-    while read -r sbx_k sbx_l sbx_v sbx_t sbx_f; do
-        case $sbx_k$sbx_l$sbx_v in Maxresidentset) return ;; esac
-    done <"/proc/$1/limits"
-    sbx_t=
-}
-
 # Sets sbx_known to the tags that belong to somebody.
 sbx_tags() {
     sbx_known=' '
@@ -106,6 +97,25 @@ sbx_reap() {
     sbx_v='' sbx_l='' sbx_p=''
     read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
     case $sbx_l$sbx_v$sbx_p in busy*[!0-9]*) ;; busy?*) kill -9 "$sbx_v" ${sbx_p:+"$sbx_p"} ;; esac
-    rm -f "$sbx_state/run-$1" "$sbx_state/gone-$1"
+    # The marks before the flag: a spawned process that has only just taken its tag looks for them in
+    # the opposite order.
+    rm -f "$sbx_state/run-$1" "$sbx_state"/run-*-"$1"
+    rm -f "$sbx_state/gone-$1"
     sbx_say "reaped $sbx_code"
+}
+
+# Sends signal $2 to the process that was spawned with tag $1: "signalled 0", or another status if it
+# is not there any more. Its tag proves that the number in its mark is still its own.
+sbx_signal() {
+    sbx_v='' sbx_l='' sbx_p='' sbx_code=1
+    read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
+    case $sbx_p in
+    '' | *[!0-9]*) ;;
+    *)
+        sbx_q=$sbx_p
+        sbx_rss "$sbx_q"
+        [ "$sbx_t" != "$(($1 * 1024))" ] || { kill -"$2" "$sbx_q" && sbx_code=0; }
+        ;;
+    esac
+    sbx_say "signalled $sbx_code"
 }

@@ -25,6 +25,7 @@ while read -r sbx_verb sbx_limit sbx_cwd sbx_env sbx_lines sbx_bytes sbx_stdin; 
     harvest) sbx_harvest "$sbx_limit" "$sbx_cwd" "$sbx_env" ;;
     retire) sbx_retire "$sbx_limit" ;;
     reap) sbx_reap "$sbx_limit" ;;
+    signal) sbx_signal "$sbx_limit" "$sbx_cwd" ;;
     esac
 done
 sbx_clear

@@ -59,13 +59,6 @@ sbx_room() {
     done
 }
 
-# Sets sbx_q to the second in which a retirement began, 0 when that cannot be told.
-sbx_retiring_since() {
-    sbx_q=0
-    read -r sbx_q sbx_l <"$sbx_state/retiring"
-    case $sbx_q in '' | *[!0-9]* | ???????????*) sbx_q=0 ;; esac
-}
-
 sbx_run() {
     sbx_take "$1"
     sbx_cwd=$sbx_v
@@ -133,6 +126,7 @@ sbx_admit() {
     fi
     [ -e "$sbx_state/retired" ] && sbx_refuse "retiring"
     sbx_room || sbx_refuse "fork"
+    [ "$sbx_home" ] || return 0
     sbx_directory "$sbx_home" || sbx_refuse "workspace"
     sbx_directory "$sbx_home/inputs"
     sbx_directory "$sbx_home/outputs"

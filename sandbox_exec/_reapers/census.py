@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from attrs import frozen
 
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState, ListedContainer
 from sandbox_exec._docker.moments import moment
-from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KEY, LABEL_KIND, container_name, is_key
+from sandbox_exec._naming import (
+    LABEL_DEPLOYMENT,
+    LABEL_KEY,
+    LABEL_KIND,
+    Kind,
+    container_name,
+    is_key,
+)
 
-__all__ = ["Census", "engine_time", "is_session", "key_in", "old_age", "take_census"]
+__all__ = ["Census", "engine_time", "is_lasting", "is_session", "key_in", "old_age", "take_census"]
 
 _LEAST_OLD_AGE = 600.0
+_LASTING: Final[tuple[Kind, ...]] = ("session", "spawn")
 
 
 @frozen
@@ -54,8 +63,13 @@ def engine_time(info: bytes, wall: Callable[[], float]) -> float | None:
 
 
 def is_session(facts: ContainerFacts) -> bool:
-    """Return whether it is a session's container; only those have files that anyone may want."""
+    """Return whether it is a session's container; only those have a workspace of ours."""
     return facts.labels.get(LABEL_KIND) == "session"
+
+
+def is_lasting(facts: ContainerFacts) -> bool:
+    """Return whether it is one that stays, and has files that somebody may want (hazard B4)."""
+    return facts.labels.get(LABEL_KIND) in _LASTING
 
 
 def key_in(name: str) -> str:
@@ -68,9 +82,10 @@ def _is_ours(facts: ContainerFacts, deployment: str) -> bool:
     # are ours alone.
     if facts.labels.get(LABEL_DEPLOYMENT) != deployment:
         return False
-    if is_session(facts):
-        key = facts.labels.get(LABEL_KEY, "")
-        return is_key(key) and facts.name == container_name(deployment, key)
+    for kind in _LASTING:
+        if facts.labels.get(LABEL_KIND) == kind:
+            key = facts.labels.get(LABEL_KEY, "")
+            return is_key(key) and facts.name == container_name(deployment, key, kind)
     known = facts.labels.get(LABEL_KIND) in {"one-off", "reaper"}
     return known and facts.name.startswith(f"sbx.{deployment}.once.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from anyio import Lock
-from attrs import Factory, define, field
+from attrs import Factory, define, evolve, field
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker import argv as command_line
@@ -13,9 +13,9 @@ from sandbox_exec._docker.client import EngineClient, in_batches
 from sandbox_exec._docker.interface import Argv
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState
 from sandbox_exec._log import Log
-from sandbox_exec._naming import LABEL_KEY
+from sandbox_exec._naming import LABEL_KEY, LABEL_KIND, Kind
 from sandbox_exec._reapers.asking import Asker
-from sandbox_exec._reapers.census import Census, is_session, take_census
+from sandbox_exec._reapers.census import Census, is_lasting, is_session, take_census
 from sandbox_exec._reapers.dormant_cap import surplus
 from sandbox_exec._reapers.unclaimed import Fate, Rules, fate, unchanged
 from sandbox_exec._roster import Roster
@@ -34,6 +34,7 @@ def _key(facts: ContainerFacts) -> str:
 class FleetReaper:
     """The unclaimed reaper, and the dormant cap after it.
 
+    :param kind: sweeps only containers of this kind; ``None`` for all.
     :ivar _mute: containers that did not answer though nothing is in them, with their start.
     """
 
@@ -45,6 +46,7 @@ class FleetReaper:
     _clock: Callable[[], float]
     _wall: Callable[[], float]
     _watching_since: float
+    _kind: Kind | None = None
     _mute: dict[str, float | None] = field(factory=dict)
     _sweeping: Lock = Factory(Lock)
 
@@ -60,6 +62,9 @@ class FleetReaper:
             census = await take_census(
                 self._client, self._config.deployment, self._config.idle_after, self._wall
             )
+            if self._kind is not None:
+                own = (one for one in census.containers if one.labels.get(LABEL_KIND) == self._kind)
+                census = evolve(census, containers=tuple(own))
             rules = Rules(
                 self._config.idle_after, self._config.ttl, self._clock() - self._watching_since
             )
@@ -91,7 +96,7 @@ class FleetReaper:
         dormant = (
             one
             for one in unclaimed
-            if fates[one.id] is Fate.KEEP and is_session(one) and one.state is EngineState.EXITED
+            if fates[one.id] is Fate.KEEP and is_lasting(one) and one.state is EngineState.EXITED
         )
         return old + surplus(dormant, self._config.max_dormant)
 

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from attrs import frozen
 
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState
-from sandbox_exec._reapers.census import is_session, old_age
+from sandbox_exec._reapers.census import is_lasting, old_age
 
 __all__ = ["Fate", "Rules", "fate", "unchanged"]
 
@@ -42,17 +42,17 @@ def fate(container: ContainerFacts, now: float | None, rules: Rules) -> Fate:
 
     Source: S0's ``sweepUnclaimed``; hazards R1 and R2.
     """
-    session = is_session(container)
+    lasting = is_lasting(container)
     if container.state is EngineState.RUNNING:
         up = _age(container.started, now) if now is not None else rules.watched
         # Idleness counts from when this process could first have seen a use, so that a restart
         # never stops the fleet.
-        due = session and min(up, rules.watched) >= rules.idle_after
+        due = lasting and min(up, rules.watched) >= rules.idle_after
         return Fate.ASK if due else Fate.KEEP
     if now is None:
         return Fate.KEEP
     if container.state is EngineState.EXITED:
-        limit = rules.ttl if session else old_age(rules.idle_after)
+        limit = rules.ttl if lasting else old_age(rules.idle_after)
         return Fate.REMOVE if _age(container.finished, now) > limit else Fate.KEEP
     if container.state in {EngineState.CREATED, EngineState.DEAD}:
         since = container.finished or container.created

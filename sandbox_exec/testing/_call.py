@@ -10,7 +10,7 @@ from attrs import define, field
 
 from sandbox_exec.testing._containers import FakeContainer
 from sandbox_exec.testing._execution import Execution
-from sandbox_exec.testing._pipes import Pipe
+from sandbox_exec.testing._pipes import LineReader, Pipe
 
 __all__ = ["FakeCall", "Handler"]
 
@@ -22,7 +22,8 @@ class FakeCall:
     :ivar env: the variables the call added.
     :ivar cwd: the directory asked for.
     :ivar user: the user asked for, or the container's.
-    :ivar stdin: its standard input, if it was given one.
+    :ivar stdin: its standard input, if it was given one; for a spawned process, see
+        :meth:`receive`.
     """
 
     _execution: Execution = field(repr=False)
@@ -32,6 +33,7 @@ class FakeCall:
     stdin: bytes | None
     _stdout: Pipe = field(repr=False)
     _stderr: Pipe = field(repr=False)
+    _reader: LineReader | None = field(default=None, repr=False)
 
     @property
     def command(self) -> str:
@@ -52,6 +54,10 @@ class FakeCall:
     def files(self) -> dict[str, bytes]:
         """The contents of the container's files by absolute path."""
         return self.container.files
+
+    async def receive(self) -> bytes:
+        """Return what comes next on the standard input of a spawned process; ``b""`` at its end."""
+        return b"" if self._reader is None else await self._reader.some()
 
     async def stdout(self, data: bytes) -> None:
         """Print on standard output; waits while nobody reads."""

@@ -66,9 +66,9 @@ class Create(Command):
 
 @frozen
 class Exec(Command):
-    """``exec``: starts a guest in a container."""
+    """``exec``: starts a guest, or a spawned process, in a container."""
 
-    variable: str = ""
+    variables: tuple[str, ...] = ()
     user: str | None = None
     command: tuple[str, ...] = ()
 
@@ -188,12 +188,16 @@ def _list(words: _Words) -> Command:
 
 
 def _exec(words: _Words) -> Command:
-    words.expect("--interactive", "--workdir", "/")
+    words.expect("--interactive")
+    words.accept("--workdir", "/")
     user = words.take("a user") if words.accept("--user") else None
-    words.expect("--env")
-    variable = words.take("a variable")
-    name = words.take("a name")
-    return Exec("exec", (name,), variable=variable, user=user, command=words.rest(least=1))
+    variables = []
+    while words.accept("--env"):
+        variables.append(words.take("a variable"))
+    if words.next_is_flag() or not variables:
+        raise words.unknown("a variable belongs there")
+    name, taken = words.take("a name"), tuple(variables)
+    return Exec("exec", (name,), variables=taken, user=user, command=words.rest(least=1))
 
 
 def _run(words: _Words) -> Command:

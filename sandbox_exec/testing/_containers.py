@@ -163,6 +163,11 @@ class FakeContainer:
         for inhabitant in inhabitants:
             inhabitant.cut(exit_code)
 
+    @property
+    def workdir(self) -> str:
+        """Where its processes start unless told otherwise."""
+        return self._flag("--workdir", "/")
+
     def _on_tmpfs(self, path: str) -> bool:
         places = (text.partition(":")[0] for text in self.flags.get("--tmpfs", ()))
         return any(path.startswith(f"{place.rstrip('/')}/") for place in places)

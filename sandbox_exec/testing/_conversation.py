@@ -12,10 +12,12 @@ from sandbox_exec._docker.interface import Completed
 from sandbox_exec.testing._faults import Freeze
 from sandbox_exec.testing._guest import Guest
 from sandbox_exec.testing._pipes import LineReader, Pipe
+from sandbox_exec.testing._spawned import Spawned
 
 __all__ = ["Conversation"]
 
 _SIGKILLED: Final = -9
+_NO_PROCESS: Final = 2**22 + 1
 
 
 class Conversation:
@@ -28,8 +30,8 @@ class Conversation:
     def __init__(
         self,
         freeze: Freeze,
-        connect: Callable[[Conversation], Awaitable[Guest | Completed]],
-        close: Callable[[Guest], None],
+        connect: Callable[[Conversation], Awaitable[Guest | Spawned | Completed]],
+        close: Callable[[Guest | Spawned], None],
     ) -> None:
         self.stdin, self.stdout, self.stderr = Pipe(), Pipe(), Pipe()
         self.input = LineReader(self.stdin, self._passed)
@@ -37,7 +39,7 @@ class Conversation:
         self._freeze = freeze
         self._connect = connect
         self._close = close
-        self._guest: Guest | None = None
+        self._guest: Guest | Spawned | None = None
         self._connecting = CancelScope()
         self._serving = CancelScope()
         self._exited = Event()
@@ -60,7 +62,7 @@ class Conversation:
                     self._close(self._guest)
                 self._exit(self._cut_code if self._cut_code is not None else 1)
 
-    async def _connected(self, found: Guest | Completed) -> None:
+    async def _connected(self, found: Guest | Spawned | Completed) -> None:
         if isinstance(found, Completed):
             await self.stdout.write(found.stdout)
             await self.stderr.write(found.stderr)
@@ -95,6 +97,11 @@ class Conversation:
         await self._exited.wait()
         return self._exit_code or 0
 
+    @property
+    def pid(self) -> int:
+        """The number of a process that is none: above what Linux gives out."""
+        return _NO_PROCESS
+
     def kill(self) -> None:
         if self._exit_code is None:
             self._exit(_SIGKILLED)
@@ -108,6 +115,9 @@ class Conversation:
         self.stderr.discard()
         if self._guest is None:
             self._connecting.cancel()
+        elif isinstance(self._guest, Spawned):
+            self._guest.detach()
+            self._serving.cancel()
         self._freeze.change()
 
     def cut(self, exit_code: int) -> None:

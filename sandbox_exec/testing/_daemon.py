@@ -18,8 +18,9 @@ from sandbox_exec._docker.interface import (
     NoAnswer,
     ProgramMissing,
 )
-from sandbox_exec._guest import BOOTSTRAP, GUEST_VARIABLE, guest_script
+from sandbox_exec._guest import SPAWN_VARIABLE
 from sandbox_exec.testing._call import Handler
+from sandbox_exec.testing._checks import SPAWN_WORDS, check_conversation
 from sandbox_exec.testing._clock import FakeClock
 from sandbox_exec.testing._commands import Command, Create, Exec, UnknownArgv, parse
 from sandbox_exec.testing._containers import FakeContainer, FakeDisk, FakeImage
@@ -29,6 +30,7 @@ from sandbox_exec.testing._guest import Book, Guest
 from sandbox_exec.testing._meddling import Meddling
 from sandbox_exec.testing._probing import checked, probes
 from sandbox_exec.testing._scripting import Scripting
+from sandbox_exec.testing._spawned import Spawned
 from sandbox_exec.testing._store import Refused, Store
 from sandbox_exec.testing._verbs import failure, perform
 
@@ -173,12 +175,12 @@ class FakeDaemon(Meddling, Scripting):
     ) -> AsyncIterator[CliProcess]:
         """Open a conversation with a guest; see :meth:`sandbox_exec.CommandRunner.open`."""
         command = self._hear(argv)
-        self._check_guest(argv, command, env)
+        check_conversation(argv, command, env)
 
-        async def connect(conversation: Conversation) -> Guest | Completed:
-            return await self._connect(command, conversation)
+        async def connect(conversation: Conversation) -> Guest | Spawned | Completed:
+            return await self._connect(command, conversation, env)
 
-        def close(guest: Guest) -> None:
+        def close(guest: Guest | Spawned) -> None:
             self._close(conversation, guest)
 
         conversation = Conversation(self._freeze, connect, close)
@@ -205,18 +207,6 @@ class FakeDaemon(Meddling, Scripting):
         if argv[0] != self._program:
             raise ProgramMissing(f"cannot run {argv[0]!r}: No such file or directory")
         return parse(argv)
-
-    def _check_guest(self, argv: Argv, command: Command, env: Mapping[str, str]) -> None:
-        if isinstance(command, Exec):
-            variables: Iterable[str] = (command.variable,)
-        elif isinstance(command, Create) and command.kind == "attached":
-            variables = command.flags.get("--env", ())
-        else:
-            raise UnknownArgv(f"this is no conversation: {argv}")
-        if command.command != ("sh", *BOOTSTRAP) or GUEST_VARIABLE not in variables:
-            raise UnknownArgv(f"this does not start a guest: {argv}")
-        if env.get(GUEST_VARIABLE) != guest_script():
-            raise UnknownArgv(f"the variable {GUEST_VARIABLE} does not hold the guest")
 
     async def _stall(self, command: Command) -> None:
         await checkpoint()
@@ -250,7 +240,9 @@ class FakeDaemon(Meddling, Scripting):
         await self._stall(command)
         return self._fault(command) or perform(self._store, command)
 
-    async def _connect(self, command: Command, conversation: Conversation) -> Guest | Completed:
+    async def _connect(
+        self, command: Command, conversation: Conversation, env: Mapping[str, str]
+    ) -> Guest | Spawned | Completed:
         if self._absence(command) is None:
             await self._stall(command)
         if (fault := self._fault(command)) is not None:
@@ -261,6 +253,18 @@ class FakeDaemon(Meddling, Scripting):
             return failure(command, str(refused))
         container.inhabitants.append(conversation)
         user = command.user if isinstance(command, Exec) else None
+        if isinstance(command, Exec) and SPAWN_VARIABLE in command.variables:
+            return Spawned(
+                container,
+                container.user,
+                self._faults.guest(),
+                self._book,
+                conversation.input,
+                conversation.stdout,
+                conversation.stderr,
+                command.command[SPAWN_WORDS:],
+                env,
+            )
         return Guest(
             container,
             container.user if user is None else user,
@@ -279,7 +283,7 @@ class FakeDaemon(Meddling, Scripting):
         container.start()
         return container
 
-    def _close(self, conversation: Conversation, guest: Guest) -> None:
+    def _close(self, conversation: Conversation, guest: Guest | Spawned) -> None:
         container = guest.container
         if conversation in container.inhabitants:
             container.inhabitants.remove(conversation)

@@ -13,7 +13,7 @@ from sandbox_exec.testing._containers import FakeContainer
 
 __all__ = ["Execution", "FakeKill", "Why"]
 
-Why = Literal["limit", "asked", "client-gone", "reaped", "container"]
+Why = Literal["limit", "asked", "client-gone", "reaped", "container", "signal"]
 
 _KILLED: Final = 137
 
@@ -25,7 +25,7 @@ class FakeKill:
     :param container: the container's name.
     :param command: the command's text.
     :param why: its ``limit``; ``asked`` by the client; the ``client-gone``; ``reaped`` for a lost
-        conversation; or its ``container`` ended.
+        conversation; its ``container`` ended; or by a ``signal``.
     """
 
     container: str
@@ -48,6 +48,7 @@ class Execution:
     survives: bool = False
     oom: bool = False
     unkillable: bool = False
+    killed_code: int = _KILLED
     scope: CancelScope = field(factory=CancelScope)
 
     def kill(self, why: Why) -> None:
@@ -64,6 +65,11 @@ class Execution:
             return
         self.killed.append(FakeKill(self.container.name, self.command, why))
 
+    def signal(self, number: int) -> None:
+        """End it as that signal does."""
+        self.killed_code = 128 + number
+        self.kill("signal")
+
     def left(self) -> float:
         """Return the seconds that remain of its limit."""
         return self.started + self.limit - self.clock()
@@ -79,11 +85,11 @@ class Execution:
         if not 0 <= code <= 255:  # noqa: PLR2004
             raise ValueError(f"{code} is no exit status: {self.command}")
         if self.why is not None:
-            code, self.survives = _KILLED, False
+            code, self.survives = self.killed_code, False
         if self.survives:
             self.container.background.append(self.command)
         return code, self._flags()
 
     def _flags(self) -> str:
-        flags = "-" if self.why is None else "-t" if self.why == "limit" else "-k"
+        flags = "-" if self.why in {None, "signal"} else "-t" if self.why == "limit" else "-k"
         return flags + "u" * self.unkillable + "o" * self.oom + "s" * self.survives

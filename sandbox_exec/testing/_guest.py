@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 from anyio import create_task_group
 from attrs import define, field
@@ -20,10 +20,21 @@ from sandbox_exec.testing._faults import GuestPlan
 from sandbox_exec.testing._pipes import LineReader, Pipe
 from sandbox_exec.testing._transfers import Transfers
 
-__all__ = ["Book", "Guest"]
+__all__ = ["Book", "Guest", "text_of", "variables_of"]
 
 _INLINE_BYTES: Final = 4096
 _EXPORT = re.compile(rb"export ([A-Za-z_][A-Za-z0-9_]*)=((?:'[^']*'|\\')*)\n", re.DOTALL)
+
+
+class Present(Protocol):
+    """Whoever is in a container, as one that would retire it sees it."""
+
+    container: FakeContainer
+    sweeping: bool
+
+    @property
+    def execution(self) -> Execution | None:
+        """What is run."""
 
 
 @define(eq=False)
@@ -37,7 +48,7 @@ class Book:
     executed: list[tuple[str, str]] = field(factory=list)
     killed: list[FakeKill] = field(factory=list)
     running: dict[tuple[str, bytes], Execution] = field(factory=dict)
-    present: list[Guest] = field(factory=list)
+    present: list[Present] = field(factory=list)
 
     def handler(self, command: str) -> Handler:
         """Return what a command does."""
@@ -113,6 +124,8 @@ class Guest:
                         return status
                 case b"reap":
                     await self._reap(*words)
+                case b"signal":
+                    await self._signal(*words)
                 case b"retire":
                     await self._retire(int(words[0]))
                 case b"kill" | b"done":
@@ -129,6 +142,13 @@ class Guest:
         if execution is not None:
             execution.kill("reaped")
         await self._say(self.stdout, "reaped 0")
+
+    async def _signal(self, tag: bytes, number: bytes) -> None:
+        execution = self.book.running.get((self.container.id, tag))
+        there = execution is not None and not execution.over
+        if execution is not None and there:
+            execution.signal(int(number))
+        await self._say(self.stdout, f"signalled {1 - there}")
 
     async def _retire(self, idle: int) -> None:
         """Stop the container if nobody uses it and nobody did lately: one step, here as there."""
@@ -225,7 +245,7 @@ class Guest:
         stdin = None if stdin_size == b"-" else await self.stdin.exactly(int(stdin_size))
         if await self.stdin.line() != self._nonce or cwd is None or body is None:
             return None
-        return _Request(float(limit), cwd, _variables(body[0]), body[1], stdin)
+        return _Request(float(limit), cwd, variables_of(body[0]), body[1], stdin)
 
     async def _read_body(
         self, env_lines: int, command_lines: int, size: int
@@ -242,7 +262,11 @@ class Guest:
 
     def _execution(self, request: _Request) -> Execution:
         return Execution(
-            _text(request.command), self.container, request.limit, self.book.clock, self.book.killed
+            text_of(request.command),
+            self.container,
+            request.limit,
+            self.book.clock,
+            self.book.killed,
         )
 
     async def _perform(self, request: _Request, execution: Execution) -> int:
@@ -251,7 +275,7 @@ class Guest:
         call = FakeCall(
             execution,
             request.env,
-            _text(request.cwd),
+            text_of(request.cwd),
             self.user,
             request.stdin,
             self.stdout,
@@ -260,11 +284,12 @@ class Guest:
         return await handler(call)
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
+    """Return bytes as text that stands for them."""
     return data.decode("utf-8", "surrogateescape")
 
 
-def _variables(text: bytes) -> Mapping[str, str]:
+def variables_of(text: bytes) -> Mapping[str, str]:
     """Read shell text that does nothing but export variables."""
     found: dict[str, str] = {}
     rest = text + b"\n" if text else b""
@@ -275,6 +300,6 @@ def _variables(text: bytes) -> Mapping[str, str]:
                 f"the fake guest does not know this way to set variables: {rest[:80]!r}"
             )
         pieces = re.findall(rb"'([^']*)'|\\(')", match[2])
-        found[match[1].decode()] = _text(b"".join(plain + quote for plain, quote in pieces))
+        found[match[1].decode()] = text_of(b"".join(plain + quote for plain, quote in pieces))
         rest = rest[match.end() :]
     return found

@@ -99,6 +99,12 @@ class LineReader:
                 return None
         return self._take(number, 0)
 
+    async def some(self) -> bytes:
+        """Return what there is, at least a byte, and ``b""`` at the end."""
+        if not self._data:
+            await self._more()
+        return self._take(len(self._data), 0)
+
     async def _more(self) -> bool:
         await self._pipe.filled()
         await self._passed()

@@ -276,7 +276,7 @@ async def fail() -> None:
 def work_of(executor: LocalDockerExecutor) -> TaskGroup:
     """Return where an open executor's background work runs."""
     assert executor._parts is not None
-    return executor._parts.sessions.group
+    return executor._parts.sessions.keeper.group
 
 
 async def test_the_bodys_exception_wins_over_one_in_the_background(place: FakePlace) -> None:

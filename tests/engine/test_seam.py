@@ -62,7 +62,7 @@ class Target:
 
     def exec(self, name: str | None = None, user: str | None = None) -> Argv:
         argv = command_line.exec_stdin(
-            name or self.name, variable=GUEST_VARIABLE, user=user, command=GUEST
+            name or self.name, variables=(GUEST_VARIABLE,), user=user, command=GUEST
         )
         return (self.program, *argv)
 

@@ -40,6 +40,10 @@ class Program:
     async def wait(self) -> int:
         return 3
 
+    @property
+    def pid(self) -> int:
+        return 4711
+
     def kill(self) -> None:
         self.killed = True
 

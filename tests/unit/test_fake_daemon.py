@@ -45,7 +45,7 @@ def create(name: str = "box", flags: tuple[str, ...] = (), image: str = IMAGE) -
 
 
 def guest(name: str = "box", user: str | None = None) -> Argv:
-    argv = command_line.exec_stdin(name, variable=GUEST_VARIABLE, user=user, command=GUEST)
+    argv = command_line.exec_stdin(name, variables=(GUEST_VARIABLE,), user=user, command=GUEST)
     return ("docker", *argv)
 
 
@@ -130,7 +130,7 @@ async def test_unknown_command_lines_fail_the_test(daemon: FakeDaemon, argv: Arg
         (guest(), {GUEST_VARIABLE: "echo something else"}),
         ((*guest()[:-1], "/elsewhere"), VARIABLES),
         (
-            ("docker", *command_line.exec_stdin("a", variable="X", user=None, command=GUEST)),
+            ("docker", *command_line.exec_stdin("a", variables=("X",), user=None, command=GUEST)),
             VARIABLES,
         ),
     ],

@@ -8,7 +8,13 @@ import pytest
 
 from sandbox_exec import SandboxConfig
 from sandbox_exec._naming import LABEL_KEY, LABEL_POLICY, session_key
-from sandbox_exec._policy import changed_parts, container_flags, make_policy, one_off_flags
+from sandbox_exec._policy import (
+    changed_parts,
+    container_flags,
+    make_policy,
+    one_off_flags,
+    session_preset,
+)
 
 KEY = session_key("chat")
 BASE = SandboxConfig(image="busybox")
@@ -77,8 +83,8 @@ def test_every_change_of_policy_changes_the_fingerprint(
     change: dict[str, object], part: str
 ) -> None:
     """And the label says which part it was (S8, S16)."""
-    old = make_policy(BASE, "sha256:1")
-    new = make_policy(SandboxConfig(**{"image": "busybox", **change}), "sha256:1")  # type: ignore[arg-type]  # as given
+    old = make_policy(session_preset(BASE), "sha256:1")
+    new = make_policy(session_preset(SandboxConfig(**{"image": "busybox", **change})), "sha256:1")  # type: ignore[arg-type]  # as given
     assert new.fingerprint != old.fingerprint
     labels = old.labels(deployment="default", kind="session", key=KEY)
     assert labels[LABEL_POLICY] == old.fingerprint
@@ -88,7 +94,10 @@ def test_every_change_of_policy_changes_the_fingerprint(
 
 def test_the_image_is_known_by_identity() -> None:
     """A tag that was moved is another image."""
-    assert make_policy(BASE, "sha256:1").fingerprint != make_policy(BASE, "sha256:2").fingerprint
+    assert (
+        make_policy(session_preset(BASE), "sha256:1").fingerprint
+        != make_policy(session_preset(BASE), "sha256:2").fingerprint
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,10 +107,13 @@ def test_the_image_is_known_by_identity() -> None:
 def test_what_is_no_policy_replaces_nothing(change: dict[str, object]) -> None:
     """A longer time-out is no reason to lose packages."""
     other = SandboxConfig(**{"image": "busybox", **change})  # type: ignore[arg-type]  # as given
-    assert make_policy(other, "i").fingerprint == make_policy(BASE, "i").fingerprint
+    assert (
+        make_policy(session_preset(other), "i").fingerprint
+        == make_policy(session_preset(BASE), "i").fingerprint
+    )
 
 
 def test_labels_of_an_unknown_format_differ_in_everything() -> None:
     """A container of a version that wrote none of our parts."""
-    policy = make_policy(BASE, "i")
+    policy = make_policy(session_preset(BASE), "i")
     assert changed_parts(policy, {}) == tuple(policy.parts)

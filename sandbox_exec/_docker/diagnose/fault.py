@@ -43,6 +43,8 @@ class Fault(Enum):
     A runtime that finds no process left in its container's limit says the very same: look whether
     the container runs as before, and if so, that is what happened.
     """
+    NO_QUOTA = auto()
+    """The storage driver, or the disk below it, cannot limit a container's size."""
     BAD_RUNTIME = auto()
     BAD_NETWORK = auto()
     BAD_MOUNT = auto()

@@ -206,6 +206,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"Error: .*: no space left on device",
         ),
     ),
+    # 20.10, 28, podman: overlay without quotas; other drivers put a "not" there (reported).
+    (Fault.NO_QUOTA, (rf"(?:{DAEMON}--storage-opt is|Error: storage option overlay\.size) .*",)),
     (
         Fault.BAD_RUNTIME,
         (
@@ -252,7 +254,6 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             DAEMON + r"Minimum memory(?:swap)? limit .*",
             DAEMON + r"Range of CPUs is from .*",
             DAEMON + r"invalid CapAdd: .*",
-            DAEMON + r"--storage-opt is supported only for .*",
             DAEMON + r"Invalid container name \(.*\), only .* are allowed\.?",
             DAEMON + r"[Ii]nvalid signal: .*",
             DAEMON + r"error looking up logging plugin .*",
@@ -262,7 +263,6 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"Error: (?:invalid value for memory|bad format for add-host|invalid signal): .*",
             r"Error: (?:minimum memoryswap limit|running container create option:) .*",
             r'Error: "\w+": unknown capability',
-            r"Error: storage option overlay\.size .*",
             OCI + r"error during container init: error setting cgroup config .*",
         ),
     ),

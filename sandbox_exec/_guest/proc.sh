@@ -1,0 +1,31 @@
+# What the guest and the spawn wrapper both read of /proc and of the container's state.
+
+# Sets sbx_s1 and sbx_c1: seconds, and 1 before the two digits of hundredths, as neither may begin
+# with a 0, which arithmetic would take for octal. Asks again for anything that is no time: when a
+# process ends while its limits are read, bash hands their rest to the next read of another file.
+sbx_now() {
+    sbx_v=''
+    until [ "$sbx_v" ]; do
+        read -r sbx_v sbx_l </proc/uptime
+        case $sbx_v in *[!0-9.]*) sbx_v='' ;; esac
+    done
+    # shellcheck disable=SC2034  # by those who count in hundredths
+    sbx_s1=${sbx_v%.*} sbx_c1=1${sbx_v#*.}
+}
+
+# Sets sbx_t to the RSS limit of process $1, empty when there is none to be read.
+sbx_rss() {
+    sbx_t=
+    # shellcheck disable=SC2034  # the last one takes the rest of the line
+    while read -r sbx_k sbx_l sbx_v sbx_t sbx_f; do
+        case $sbx_k$sbx_l$sbx_v in Maxresidentset) return ;; esac
+    done <"/proc/$1/limits"
+    sbx_t=
+}
+
+# Sets sbx_q to the second in which a retirement began, 0 when that cannot be told.
+sbx_retiring_since() {
+    sbx_q=0
+    read -r sbx_q sbx_l <"$sbx_state/retiring"
+    case $sbx_q in '' | *[!0-9]* | ???????????*) sbx_q=0 ;; esac
+}

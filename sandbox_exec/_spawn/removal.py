@@ -1,0 +1,92 @@
+"""Ends what a backend has started, then removes its container unless somebody else is using it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anyio import create_task_group
+from attrs import define, field
+
+from sandbox_exec._docker import argv as command_line
+from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._docker.inventory import ContainerFacts, EngineState
+from sandbox_exec._errors import SandboxDisposedError
+from sandbox_exec._frames import new_conversation
+from sandbox_exec._log import Log
+from sandbox_exec._reach import Reach
+from sandbox_exec._roster import Session
+from sandbox_exec._spawn.child import Child
+from sandbox_exec._spawn.ending import Ending
+from sandbox_exec._startup import Started, Starter
+
+__all__ = ["Removal"]
+
+_NOW: Final = 0.0
+
+log = Log(__name__)
+
+
+@define(eq=False)
+class Removal:
+    """What was started in the container since the last disposal, and how it goes.
+
+    :ivar living: the processes of ``spawn``.
+    :ivar tag: of all wrapped spawns, so that one pass ends them all.
+    :ivar wrapped: how many there were.
+    """
+
+    _client: EngineClient
+    _starter: Starter
+    _reach: Reach
+    _ending: Ending
+    living: set[Child] = field(factory=set)
+    tag: int = field(factory=lambda: new_conversation().tag)
+    wrapped: int = 0
+
+    def next_mark(self) -> str:
+        """Return the mark of one more wrapped spawn."""
+        self.wrapped += 1
+        return f"{self.wrapped}-{self.tag}"
+
+    async def __call__(self, session: Session) -> None:
+        """Remove the container that the session has, if it has one; never a newer one.
+
+        :raises SandboxError: when the engine does not answer, so that it may still be there.
+        """
+        await self._end_living()
+        tag, used = self.tag, self.wrapped
+        self.tag, self.wrapped = new_conversation().tag, 0
+        if session.flight is None:
+            return
+        container = await self._starter.find(session.key)
+        started = session.started
+        if container is None or (started is not None and started.id != container.id):
+            return
+        if container.state is EngineState.PAUSED:
+            await self._client.control(command_line.unpause(container.id))
+        elif container.state is not EngineState.RUNNING:
+            await self._starter.discard(container)
+            return
+        if used:
+            await self._ending(Started(container.id), tag)
+        if await self._is_free(container):
+            await self._starter.discard(container)
+            log.info("spawn.removed", container=container.name)
+        else:
+            log.info("spawn.left_to_others", container=container.name)
+
+    async def _end_living(self) -> None:
+        living, self.living = self.living, set()
+        async with create_task_group() as group:
+            for child in living:
+                child.leave(SandboxDisposedError("the backend was disposed", started=True))
+                group.start_soon(child.settled.wait)
+
+    async def _is_free(self, container: ContainerFacts) -> bool:
+        """Have the container stop itself, unless somebody has a process in it."""
+        frame = await self._reach.retire(container.id, _NOW)
+        if frame is not None:
+            return frame.word == "retired"
+        # One whose guest does not answer is of no use to anybody, unless it is in use.
+        inventory = await self._client.inspect(container.id)
+        return not any(one.exec_ids for one in inventory.containers)
