@@ -236,7 +236,7 @@ def test_a_guest_signals_and_reaps_a_spawned_process(shell: str, tmp_path: Path)
     with Guest(shell, tmp_path) as guest:
         guest.greet()
         stdout, _, _ = guest.run(
-            f"(ulimit -m {tag}; exec setsid sh -c '{trap}' >/dev/null 2>&1) & echo $!"
+            f"(ulimit -m {tag}; exec setsid sh -c '{trap}' >/dev/null 2>&1) & echo $!; sleep 0.5"
         )
         mark = guest.state / f"run-{tag}"
         mark.write_text(f"{int(stdout)} busy 1\n")
