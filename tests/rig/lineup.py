@@ -28,8 +28,8 @@ class Entry:
     """One engine: what it is, and how it is started.
 
     ``start`` is ``None`` for the one that is nested in a container, which the suite is run in.
-    ``counts`` is false for one that proves less than its name says. ``alone`` is for one whose tests
-    disturb each other: those of ssh cut every connection there is.
+    ``counts`` is false for one that proves less than its name says. ``alone`` is for one whose
+    tests disturb each other: those of ssh cut every connection there is.
     """
 
     title: str
