@@ -71,6 +71,9 @@ def _row(name: str, options: Sequence[str]) -> Row:
 def _run(name: str, entry: Entry, path: Path, options: Sequence[str]) -> tuple[int, str]:
     """Return the suite's exit status, and what is to be noted of the engine."""
     pytest = ["-m", "pytest", _SUITE, "-m", "not soak", *options]
+    if entry.alone:
+        # The last word counts.
+        pytest += ["-n", "0"]
     variables = {"SANDBOX_EXEC_CONFORMANCE": name}
     if entry.start is None:
         with some_engine() as outer:

@@ -28,12 +28,14 @@ class Entry:
     """One engine: what it is, and how it is started.
 
     ``start`` is ``None`` for the one that is nested in a container, which the suite is run in.
-    ``counts`` is false for one that proves less than its name says.
+    ``counts`` is false for one that proves less than its name says. ``alone`` is for one whose
+    tests disturb each other: those of ssh cut every connection there is.
     """
 
     title: str
     start: Callable[[], AbstractContextManager[Engine]] | None
     counts: bool = True
+    alone: bool = False
 
 
 @contextlib.contextmanager
@@ -144,5 +146,5 @@ LINEUP: Mapping[str, Entry] = {
     "gvisor": Entry("gVisor's runsc under docker", _gvisor),
     "kata": Entry("a runtime called kata: plumbing only", _kata, counts=False),
     "tcp": Entry("docker by tcp:// with certificates", _tcp),
-    "ssh": Entry("docker by ssh://", _ssh),
+    "ssh": Entry("docker by ssh://", _ssh, alone=True),
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -57,17 +56,15 @@ class RootlessPodman(PrivatePodman):
         """The account's directory, in which it may write."""
         return self._data / "home"
 
-    def stop(self) -> None:
-        """Remove its containers, and end what else runs under the account: podman leaves a process
-        behind that holds its namespaces.
+    def remove_containers(self) -> None:
+        """Remove its containers, and then end what else runs under the account: each call of podman
+        sees to it that a process is left which holds its namespaces.
         """
-        if self._user is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
-                self.remove_containers()
-            for _ in range(5):
-                kill_all(_processes_of(self._user))
-        super().stop()
-        self._user = None
+        try:
+            super().remove_containers()
+        finally:
+            for _ in range(3):
+                kill_all(_processes_of(self.user))
 
     def _prepare(self) -> None:
         self._user = _unused_user()
