@@ -38,10 +38,8 @@ __all__ = [
     "container_flags",
     "make_policy",
     "one_off_flags",
-    "quota_flags",
     "session_preset",
     "spawn_preset",
-    "tool_flags",
 ]
 
 LABEL_VERSION: Final = "1"
@@ -83,8 +81,6 @@ _QUIET: Final = (
     "--no-healthcheck",
     *without_proxies(),
 )
-
-_TOOL_MEMORY: Final = str(128 * 2**20)
 
 _STATE_BYTES: Final = 160 * 2**20
 """Room for the largest command and standard input; counted against the memory cap as it is used."""
@@ -278,32 +274,6 @@ def _shared_flags(config: SandboxConfig) -> tuple[str, ...]:
         *_limits(config),
         *_state_mount(),
         *_QUIET,
-    )
-
-
-def tool_flags(root: str, mounted: str) -> tuple[str, ...]:
-    """Return the flags of the container in which lines of our own shell tidy a workspace root.
-
-    It runs the image's tools over every session's files, so it may do nothing else.
-    """
-    added = ("--cap-add", "DAC_OVERRIDE", "--cap-add", "FOWNER")
-    return (*_tool_box(), *added, "--volume", f"{root}:{mounted}")
-
-
-def quota_flags(size: int) -> tuple[str, ...]:
-    """Return the flags of the container that is made to see whether its disk can be bounded.
-
-    :param size: bytes that its own files may take.
-    """
-    return (*_tool_box(), "--storage-opt", f"size={size}")
-
-
-def _tool_box() -> tuple[str, ...]:
-    return (
-        *("--user", "0:0", "--network", "none", "--log-driver", "none", "--no-healthcheck"),
-        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--pids-limit", "32"),
-        *("--memory", _TOOL_MEMORY, "--memory-swap", _TOOL_MEMORY),
-        *without_proxies(),
     )
 
 

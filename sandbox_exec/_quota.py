@@ -9,8 +9,8 @@ from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.diagnose import Fault, diagnose
 from sandbox_exec._docker.facts import EngineFacts
 from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name
-from sandbox_exec._policy import quota_flags
 from sandbox_exec._start_error import start_error_from
+from sandbox_exec._tool_box import quota_flags
 
 __all__ = ["disk_quota_works"]
 

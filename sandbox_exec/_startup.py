@@ -210,17 +210,13 @@ class Starter:
         """Make the container and return its id, or ``None`` if somebody else has."""
         await self.storage.check()
         await self.storage.prepare(key)
+        preset, wishes = self._preset, () if self._unfulfilled else self._preset.wishes
         argv = command_line.run_detached(
             name,
-            labels=policy.labels(
-                deployment=self._config.deployment, kind=self._preset.kind, key=key
-            ),
-            flags=(
-                *self._preset.flags(key, self.storage.makes_directories),
-                *(() if self._unfulfilled else self._preset.wishes),
-            ),
+            labels=policy.labels(deployment=self._config.deployment, kind=preset.kind, key=key),
+            flags=(*preset.flags(key, self.storage.makes_directories), *wishes),
             image=self._config.image,
-            command=self._preset.command,
+            command=preset.command,
         )
         answer = await self._patiently(argv, name)
         if answer.exit_code == 0:

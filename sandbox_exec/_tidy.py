@@ -14,8 +14,8 @@ from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._errors import ContainerStartError
 from sandbox_exec._guest import tidy_command
 from sandbox_exec._naming import LABEL_DEPLOYMENT, LABEL_KIND, one_off_name
-from sandbox_exec._policy import tool_flags
 from sandbox_exec._start_error import start_error_from
+from sandbox_exec._tool_box import tool_flags
 
 __all__ = ["DELETE_SECONDS", "Tidy"]
 
