@@ -12,17 +12,13 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from anyio import create_task_group
-from anyio.abc import Process
-from attrs import frozen
 
 from sandbox_exec import (
     DockerBackend,
-    DockerBackendOptions,
     LocalDockerExecutor,
     SandboxBrokenError,
     SandboxConfig,
@@ -30,11 +26,11 @@ from sandbox_exec import (
     SandboxError,
     SpawnOptions,
     SpawnRequest,
-    WrappedSpawn,
 )
 
 from .conftest import RealEngine
 from .executors import Deployment, deployment
+from .spawning import Outcome, backend_of, run, sh, start
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -48,61 +44,10 @@ def place_fixture(real_engine: RealEngine) -> Iterator[Deployment]:
         yield made
 
 
-def backend_of(place: Deployment, image: str = "busybox", **options: Any) -> DockerBackend:  # noqa: ANN401  # DockerBackendOptions'
-    # Patient, as a machine that is busy with other tests is slow and not broken.
-    settings = {"control_timeout": 30.0, "engine": place.engine.program, **options}
-    settings.setdefault("image", f"sandbox-exec/{image}")
-    return DockerBackend(
-        DockerBackendOptions(deployment=place.name, **settings), runner=place.engine.runner
-    )
-
-
 @pytest.fixture(name="backend")
 async def backend_fixture(place: Deployment) -> AsyncIterator[DockerBackend]:
     async with backend_of(place) as opened:
         yield opened
-
-
-def sh(script: str, *args: str, **options: Any) -> SpawnRequest:  # noqa: ANN401  # SpawnOptions'
-    return SpawnRequest("sh", ("-c", script, "sh", *args), SpawnOptions(**options))
-
-
-@frozen
-class Outcome:
-    """What a process printed, and how it ended."""
-
-    stdout: bytes
-    stderr: bytes
-    code: int
-
-
-async def everything(stream: Any) -> bytes:  # noqa: ANN401  # an optional stream, of a process
-    return b"".join([data async for data in stream])
-
-
-async def finish(process: Process, stdin: bytes = b"") -> Outcome:
-    assert process.stdin is not None
-    if stdin:
-        await process.stdin.send(stdin)
-    await process.stdin.aclose()
-    stdout, stderr = await everything(process.stdout), await everything(process.stderr)
-    return Outcome(stdout, stderr, await process.wait())
-
-
-async def run(backend: DockerBackend, request: SpawnRequest, stdin: bytes = b"") -> Outcome:
-    async with backend.spawn(request) as process:
-        return await finish(process, stdin)
-
-
-async def start(wrapped: WrappedSpawn) -> Outcome:
-    """Start a wrapped spawn as a program would that starts its processes itself."""
-    done = await anyio.run_process(
-        [wrapped.command, *wrapped.args],
-        stdin=subprocess.DEVNULL,
-        check=False,
-        env=wrapped.options.env,
-    )
-    return Outcome(done.stdout, done.stderr, done.returncode)
 
 
 def inside(place: Deployment) -> list[str]:
