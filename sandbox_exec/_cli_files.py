@@ -121,8 +121,7 @@ async def _get(executor: LocalDockerExecutor, options: argparse.Namespace) -> st
     if options.local == "-":
         return data.decode("utf-8", "surrogateescape")
     with _local(options.local):
-        path = Path(options.local)
-        _write_whole(path.parent, path.name, data, ())
+        _save(options.local, data)
     return ""
 
 
@@ -152,7 +151,21 @@ async def _harvest(executor: LocalDockerExecutor, options: argparse.Namespace) -
             f"{len(refused)} of {len(files)} files could not be stored, and were put back: {why}",
             code="not-stored",
         )
-    return "".join(f"{file.path}\n" for file in files)
+    return "".join(f"{_printable(file.path)}\n" for file in files)
+
+
+def _printable(name: str) -> str:
+    """Return a name that others have chosen as one line that steers no terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+
+
+def _save(local: str, data: bytes) -> None:
+    """Write a file that the user has named: through a link, and into a device, as any program."""
+    path = Path(os.path.realpath(local))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        path.write_bytes(data)
+    else:
+        _write_whole(path.parent, path.name, data, ())
 
 
 def _make(target: Path) -> None:
@@ -182,14 +195,20 @@ def _write_whole(target: Path, name: str, data: bytes, above: Sequence[str]) -> 
             below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
             os.close(directory)
             directory = below
+        mode = None
         with suppress(FileNotFoundError):
-            if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            there = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(there):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            # What is replaced hands on its mode, as inside.
+            mode = stat.S_IMODE(there) & 0o777 if stat.S_ISREG(there) else None
         temporary = f".sandbox-exec-{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
             with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=directory), "wb") as stream:
                 stream.write(data)
+                if mode is not None:
+                    os.fchmod(stream.fileno(), mode)
             os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             with suppress(OSError):

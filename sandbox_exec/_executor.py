@@ -155,6 +155,7 @@ class LocalDockerExecutor:
             The last two are streamed, of any size.
         :param progress: called with the bytes sent and their total, ``None`` if it is not known.
         :raises ValueError: for a path that cannot name a file.
+        :raises OSError: the file of this host cannot be read.
         :raises FileTransferError: the file could not be written.
         :raises SandboxError: as for :meth:`run`.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from io import BufferedReader
 from os import PathLike
@@ -67,6 +70,7 @@ class Files:
         """Write one file, whole or not at all.
 
         :raises ValueError: for a path that names no file.
+        :raises OSError: when the file of this host cannot be read.
         :raises FileTransferError: when it could not be written; the old content is still there.
         """
         where = file_path(path)
@@ -163,7 +167,8 @@ class Files:
         try:
             result = await self._sessions.run(key, script, self._bounds)
         except FileTransferError as error:
-            raise error.fresh(path=path) from None
+            words = str(error) if error.path is not None else f"{path}: {error}"
+            raise error.fresh(path=path, message=words) from None
         if result.timed_out or (result.exit_code != 0 and not failing):
             why = "in time" if result.timed_out else f"(status {result.exit_code})"
             raise FileTransferError(
@@ -199,7 +204,10 @@ async def _source(content: object) -> Source:
         return Source(content, None)
     if isinstance(content, PathLike):
         path = Path(content)
-        size = (await to_thread.run_sync(path.stat)).st_size
+        found = await to_thread.run_sync(path.stat)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        size = found.st_size
         return Source(_HostFile(path), size, repeatable=True)
     message = f"content must be bytes, a path or an async iterable, not {type(content).__name__}"
     raise ValueError(message)  # rejected input is a ValueError, always

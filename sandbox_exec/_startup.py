@@ -62,10 +62,7 @@ class _Attempt:
 
 @define
 class Starter:
-    """Starts the containers of one preset.
-
-    :ivar _unfulfilled: the engine has turned out not to follow the preset's wishes.
-    """
+    """Starts the containers of one preset, whose wishes the engine may leave unfulfilled."""
 
     _config: SandboxConfig
     _client: EngineClient
@@ -168,7 +165,7 @@ class Starter:
     async def restart(self, key: str, started: Started, why: str) -> Started:
         """Stop and start a container that no longer serves: its files stay (hazard S15).
 
-        Then looked at like any other, as it may be gone meanwhile.
+        Then looked at like any other.
         """
         answer = await self._patiently(command_line.restart(started.id), self.name(key))
         log.warning("sandbox.restarted", key=key, why=why, exit_code=answer.exit_code)
@@ -268,19 +265,22 @@ class Starter:
         return None
 
     async def _replace(self, container: ContainerFacts, policy: Policy) -> str:
-        changed = ", ".join(changed_parts(policy, container.labels)) or "its state"
+        parts = changed_parts(policy, container.labels)
+        changed = ", ".join(parts) or "its state"
         log.info("sandbox.replaced", container=container.name, changed=changed)
         await self.discard(container)
-        return f"its policy changed ({changed}) and it was rebuilt: {self._what_is_left()}"
+        left = self._left(moved="workspace" in parts)
+        return f"its policy changed ({changed}) and it was rebuilt: {left}"
 
-    def _what_is_left(self) -> str:
+    def _left(self, *, moved: bool) -> str:
         if not self._preset.durable:
             return "files, packages and processes are gone"
-        return "the files in /workspace are as they were, packages and processes are gone"
+        kept = "is another directory now" if moved else "has its files as they were"
+        return f"/workspace {kept}, packages and processes are gone"
 
     def lost_container(self) -> str:
         """Return what to say when a session's container has disappeared."""
-        return f"its container had been removed and was rebuilt: {self._what_is_left()}"
+        return f"its container had been removed and was rebuilt: {self._left(moved=False)}"
 
     async def discard(self, container: ContainerFacts) -> None:
         """Remove this very container, by id: a successor of its name is somebody else's.

@@ -106,7 +106,7 @@ async def test_a_workspace_outlives_its_container(place: FakePlace) -> None:
         await chat(executor, do.counts)
         place.remove("chat")
         result = await chat(executor, do.shows_count)
-        assert (result.stdout, "files in /workspace are as they were" in str(result.reset)) == (
+        assert (result.stdout, "/workspace has its files as they were" in str(result.reset)) == (
             "x\n",
             True,
         )
@@ -116,6 +116,17 @@ async def test_a_workspace_outlives_its_container(place: FakePlace) -> None:
         assert acts == ["rm", "run"]
         assert session_key("chat") in tools(place)[-1][-1]
         assert (await chat(executor, do.shows_count)).stdout == "none\n"
+
+
+@pytest.mark.parametrize("before", [None, "/srv/v"])
+async def test_another_root_is_another_workspace(place: FakePlace, before: str | None) -> None:
+    """And the words about a rebuilt sandbox do not promise the old files (S16)."""
+    async with place.executor(workspace_root=before) as executor:
+        await chat(executor, do.counts)
+    async with place.executor(workspace_root="/srv/w") as executor:
+        result = await chat(executor, do.shows_count)
+        assert result.stdout == "none\n"
+        assert "/workspace is another directory now" in str(result.reset)
 
 
 async def test_a_workspace_that_cannot_be_removed(place: FakePlace) -> None:

@@ -21,8 +21,8 @@ HIDES = (
     "trap '' TERM INT HUP; setsid sleep 7001 & (env -i setsid sh -c 'sleep 7002; :' &) ; "
     "(sleep 7003 & sleep 7004 &) ; echo up; while :; do sleep 1; done"
 )
-# A bracket, so that it never finds itself.
-LEFT = "grep -l 'sleep.700[1-4]' /proc/[0-9]*/cmdline 2>/dev/null | wc -l"
+# Their arguments alone, which no shell has as a word.
+LEFT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c '^700[1-4]$'"
 
 
 async def test_spawned_exit_codes(here: Deployment) -> None:

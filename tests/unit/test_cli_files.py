@@ -55,6 +55,37 @@ def test_a_file_goes_in_and_comes_out(daemon: FakeDaemon, tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
+def test_what_is_written_to_stays_what_it_is(daemon: FakeDaemon, tmp_path: Path) -> None:
+    """A device, a link, a mode: replaced as a file, /dev/null would be lost to the whole host."""
+    private, link, pipe = (tmp_path / name for name in ("private", "link", "pipe"))
+    private.write_text("old")
+    private.chmod(0o600)
+    link.symlink_to(private)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    (tmp_path / "in").write_bytes(b"new")
+    assert cli.main(["put", "s", str(tmp_path / "in"), "f"], runner=daemon) == 0
+    for target in (link, pipe, Path(os.devnull)):
+        assert cli.main(["get", "s", "f", str(target)], runner=daemon) == 0
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert link.is_symlink()
+    assert pipe.is_fifo()
+    assert Path(os.devnull).is_char_device()
+    assert (private.read_bytes(), private.stat().st_mode & 0o777) == (b"new", 0o600)
+
+
+def test_names_that_were_harvested_steer_no_terminal(
+    daemon: FakeDaemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line each, whatever the sandbox calls them."""
+    (tmp_path / "in").write_bytes(b"x")
+    name = "outputs/a\nb\033[31mé"
+    assert cli.main(["put", "s", str(tmp_path / "in"), name], runner=daemon) == 0
+    assert cli.main(["harvest", "s", "outputs", str(tmp_path / "out")], runner=daemon) == 0
+    assert capsys.readouterr().out == "a\\nb\\x1b[31mé\n"
+
+
 def test_a_dash_is_a_standard_stream(
     daemon: FakeDaemon, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
