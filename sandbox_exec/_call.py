@@ -150,6 +150,17 @@ class Call:
         except Exception as error:  # noqa: BLE001  # raised in the caller's task instead
             # A source of bytes that fails, say: the guest is left as politely as ever.
             self.error = error
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()) and self._talking.cancel_called:
+                raise
+            # Nobody has cancelled this call: it is what the caller's own code in it was ended by,
+            # and let out of here, it would end every other call as well.
+            self.error = SandboxError(
+                f"what was to be sent could not be had: {error!r}", code="source-failed"
+            )
+            self.error.__cause__ = error
 
     async def _talk(self, process: CliProcess) -> None:
         if not await self._await_ready(process):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import posixpath
 import re
@@ -17,6 +16,10 @@ __all__ = ["SandboxConfig", "parse_size"]
 
 DAY: Final = 86_400.0
 MIN_MEMORY: Final = 16 * 1024 * 1024
+LONGEST: Final = 1e9
+"""Seconds, some thirty years: what any clock and any shell can reckon with."""
+
+_LARGEST: Final = 1e6
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*\Z", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _Validator: TypeAlias = "Callable[[object, Attribute[Any], object], None]"
@@ -43,15 +46,15 @@ def _fail(attribute: Attribute[Any], value: object, rule: str) -> None:
 
 def _seconds(_instance: object, attribute: Attribute[Any], value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:  # type: ignore[operator, arg-type]
-        _fail(attribute, value, "a finite number of seconds above 0")
+    if not number or not 0 < value <= LONGEST:  # type: ignore[operator]
+        _fail(attribute, value, f"a number of seconds above 0, and at most {LONGEST:g}")
 
 
 def _at_least(low: float) -> _Validator:
     def check(_instance: object, attribute: Attribute[Any], value: object) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value < low:  # type: ignore[operator, arg-type]
-            _fail(attribute, value, f"a number of at least {low}")
+        if not number or not low <= value <= _LARGEST:  # type: ignore[operator]
+            _fail(attribute, value, f"a number from {low} to {_LARGEST:g}")
 
     return check
 

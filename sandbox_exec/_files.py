@@ -220,9 +220,12 @@ class _HostFile:
     _path: Path
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        # Not anyio's file, whose closing would be one more thing to await in a call that ends.
-        with await to_thread.run_sync(self._open) as file:
-            while data := await to_thread.run_sync(file.read, _READ_AT_ONCE):
+        # Not anyio's file, whose closing would be one more thing to await in a call that ends. A
+        # thread that waits for the other end of a fifo can only be left behind.
+        with await to_thread.run_sync(self._open, abandon_on_cancel=True) as file:
+            while data := await to_thread.run_sync(
+                file.read, _READ_AT_ONCE, abandon_on_cancel=True
+            ):
                 yield data
 
     def _open(self) -> BufferedReader:

@@ -6,7 +6,6 @@ sizes are ``int`` bytes.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -73,7 +72,8 @@ def _check_timeout(_instance: object, _attribute: Attribute[Any], value: object)
     if isinstance(value, bool) or not isinstance(value, int | float):
         message = f"timeout must be a number of seconds, not {value!r}"
         raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
-    if math.isnan(value) or value <= 0:
+    # Not the other way round, for the sake of NaN.
+    if not value > 0:
         raise ValueError(f"timeout must be more than 0 seconds, not {value!r}")
 
 

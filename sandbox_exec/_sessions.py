@@ -109,11 +109,12 @@ class SessionMap:
         while True:
             self._refuse_if_closing()
             session = self.roster.get(key)
-            if session.disposal is None:
+            disposal = session.disposal
+            if disposal is None:
                 break
             # What was asked for after a disposal gets a sandbox after it.
-            await session.disposal.wait()
-            if session.disposal.failed:
+            await disposal.wait()
+            if disposal.failed and session.disposal is disposal:
                 session.disposal = None
         async with session.visits.enter() as visit:
             try:

@@ -80,6 +80,7 @@ class PutScript:
         self.consumed = not self._source.repeatable
         async with each(data) as items:
             async for item in items:
+                _check_bytes(item)
                 gathered += item
                 while len(gathered) >= _CHUNK:
                     yield memoryview(bytes(gathered[:_CHUNK]))
@@ -89,6 +90,12 @@ class PutScript:
                     gathered.clear()
         if gathered:
             yield memoryview(bytes(gathered))
+
+
+def _check_bytes(item: object) -> None:
+    if not isinstance(item, bytes | bytearray | memoryview):
+        message = f"what is to be sent must be bytes, not {type(item).__name__}"
+        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
 
 
 @define

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from anyio import create_task_group
+from anyio import create_task_group, wait_all_tasks_blocked
 
 from sandbox_exec import (
     ContainerStartError,
@@ -221,6 +221,28 @@ async def test_a_disposal_without_an_answer(place: FakePlace) -> None:
         assert (await chat(executor, do.shows_count)).stdout == "x\n"
         await executor.dispose_session("chat")
     assert place.containers() == []
+
+
+async def test_several_calls_wait_for_a_disposal_that_fails(place: FakePlace) -> None:
+    """Each is served by the sandbox that is still there."""
+    results: list[str] = []
+    async with place.hasty() as executor:
+        await chat(executor, do.counts)
+
+        async def dispose() -> None:
+            with pytest.raises(DaemonUnavailableError):
+                await executor.dispose_session("chat")
+
+        async def call() -> None:
+            results.append((await chat(executor, do.shows_count)).stdout)
+
+        place.daemon.hang_next("rm")
+        async with create_task_group() as group:
+            group.start_soon(dispose)
+            await wait_all_tasks_blocked()
+            for _ in range(3):
+                group.start_soon(call)
+    assert results == ["x\n"] * 3
 
 
 async def test_an_image_that_cannot_be_asked_for(place: FakePlace) -> None:

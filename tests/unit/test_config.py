@@ -38,7 +38,7 @@ def test_clamps() -> None:
         *(
             {name: value}
             for name in ("default_timeout", "ttl", "grace")
-            for value in (0, -1, math.nan)
+            for value in (0, -1, math.nan, 10**400, 1e10)
         ),
         *({"control_timeout": value} for value in (math.inf, "3", True, None)),
         *({"image": value} for value in ("", "-x", "a b", None, "a\n")),
@@ -49,7 +49,7 @@ def test_clamps() -> None:
         ),
         *({"deployment": value} for value in ("", "A", "a.b", None)),
         *({"memory": value} for value in ("512q", "", None, 1024, -1, 1.5)),
-        *({"cpus": value} for value in (0, -1, math.nan, "1")),
+        *({"cpus": value} for value in (0, -1, math.nan, "1", 10**400)),
         *({"pids_limit": value} for value in (0, 15, 1.5, True)),
         *({"max_output_bytes": 0}, {"max_read_bytes": -1}, {"network": 1}, {"enabled": None}),
         *({"runtime": "a/b"}, {"docker_network": "--privileged"}, {"engine": ""}, {"backend": ""}),

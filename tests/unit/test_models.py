@@ -57,6 +57,7 @@ def test_what_cannot_run_is_refused(arguments: dict[str, object]) -> None:
 
 def test_what_can_run_is_taken() -> None:
     """Huge limits are clamped later; raw bytes may be carried as surrogate escapes."""
+    assert ExecSpec("true", timeout=10**400).timeout == 10**400
     spec = ExecSpec("caf\udce9", "chat", math.inf, env={"_A1": "\n'\udcff"}, user="1000:app")
     assert encode_text(spec.command, "command") == b"caf\xe9"
     assert ExecSpec("x", stdin="é").stdin == b"\xc3\xa9"
