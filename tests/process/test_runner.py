@@ -445,10 +445,10 @@ def test_a_loop_that_ends_at_once_leaves_no_warning(backend: str) -> None:
     """What is cancelled as the last act of a loop is closed before the loop is."""
 
     async def last_act() -> None:
-        with anyio.move_on_after(0.05):
+        with anyio.move_on_after(0.3):
             async with RUNNER.open(("cat",)) as process:
                 await process.receive_stdout()
-        await RUNNER.run(("sleep", "9"), timeout=0.05)
+        await RUNNER.run(("sleep", "9"), timeout=0.3)
 
     for _ in range(5):
         anyio.run(last_act, backend=backend)
