@@ -16,8 +16,8 @@ __all__ = ["SandboxConfig", "parse_size"]
 
 DAY: Final = 86_400.0
 MIN_MEMORY: Final = 16 * 1024 * 1024
-LONGEST: Final = 1e9
-"""Seconds, some thirty years: what any clock and any shell can reckon with."""
+LONGEST: Final = 1e10
+"""Seconds, some three hundred years: what any clock and any shell can reckon with."""
 
 _LARGEST: Final = 1e6
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*\Z", re.IGNORECASE)

@@ -38,7 +38,7 @@ def test_clamps() -> None:
         *(
             {name: value}
             for name in ("default_timeout", "ttl", "grace")
-            for value in (0, -1, math.nan, 10**400, 1e10)
+            for value in (0, -1, math.nan, 10**400, 1e11)
         ),
         *({"control_timeout": value} for value in (math.inf, "3", True, None)),
         *({"image": value} for value in ("", "-x", "a b", None, "a\n")),
