@@ -254,6 +254,18 @@ async def test_what_a_dead_harvest_claimed_is_delivered(place: Place) -> None:
     assert await place.drain() == [HarvestedFile("sub/f", b"new")]
 
 
+async def test_nothing_is_left_of_a_dead_harvest(place: Place) -> None:
+    """Not even the times it had noted, once what it had claimed was delivered."""
+    for claimed in ("4711", "4711/old-4712"):
+        (place.outbox / ".sandbox-exec" / claimed / "new").mkdir(parents=True)
+        (place.outbox / ".sandbox-exec" / claimed / "new" / f"f{len(claimed)}").touch()
+        (place.outbox / ".sandbox-exec" / claimed / "time").touch()
+    assert [file.path for file in await place.drain()] == ["f13", "f4"]
+    with anyio.fail_after(5):
+        while list(place.outbox.iterdir()):
+            await place.drain()
+
+
 async def test_an_image_without_tar(place: Place, tmp_path: Path) -> None:
     """Files come one by one."""
     tools = tmp_path / "tools"
