@@ -6,6 +6,7 @@ what it left behind is ended here, in bounded time, whether or not anybody still
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class, move_on_after
@@ -97,7 +98,7 @@ class Call:
                 if not (self.answered.is_set() or self.report.ready):
                     await self._settle(doubt)
             await self.answered.wait()
-            self._taken = True
+            self._taken = self.error is None
             self._left.set()
         except get_cancelled_exc_class():
             self.abort()
@@ -124,10 +125,10 @@ class Call:
             try:
                 async with self._runner.open(self._address.argv, env=self._address.env) as process:
                     async with create_task_group() as readers:
-                        readers.start_soon(self._read_stderr, process)
+                        readers.start_soon(self._attempt, self._read_stderr, process)
                         with self._talking:
-                            await self._try_to_talk(process)
-                        await self._part(process)
+                            await self._attempt(self._try_to_talk, process)
+                        await self._attempt(self._part, process)
                         readers.cancel_scope.cancel()
                     await self._bury(process)
                 if self._may_live_on():
@@ -144,23 +145,30 @@ class Call:
             return True
         return self.report.sending and self.report.end is None and self.report.refused is None
 
+    async def _attempt(
+        self, step: Callable[[CliProcess], Awaitable[None]], process: CliProcess
+    ) -> None:
+        try:
+            await step(process)
+        except Exception as error:  # noqa: BLE001  # raised in the caller's task instead
+            # A source of bytes that fails, say, or a bug of ours: the guest is left as politely as
+            # ever, and whether something lives on is still looked after.
+            self.error = self.error or error
+            self._stderr_end.set()
+            self._talking.cancel()
+
     async def _try_to_talk(self, process: CliProcess) -> None:
         try:
             await self._talk(process)
-        except Exception as error:  # noqa: BLE001  # raised in the caller's task instead
-            # A source of bytes that fails, say: the guest is left as politely as ever.
-            self.error = error
-        except (KeyboardInterrupt, SystemExit):
+        except (Exception, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             if isinstance(error, get_cancelled_exc_class()) and self._talking.cancel_called:
                 raise
             # Nobody has cancelled this call: it is what the caller's own code in it was ended by,
             # and let out of here, it would end every other call as well.
-            self.error = SandboxError(
-                f"what was to be sent could not be had: {error!r}", code="source-failed"
-            )
-            self.error.__cause__ = error
+            what = f"what was to be sent could not be had: {error!r}"
+            raise SandboxError(what, code="source-failed") from error
 
     async def _talk(self, process: CliProcess) -> None:
         if not await self._await_ready(process):

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Final
 
+from anyio import to_thread
 from attrs import define, field, frozen
 
-from sandbox_exec._archive import Unreadable, archived_files
+from sandbox_exec._archive import Archived, Unreadable, archived_files
 from sandbox_exec._channel import Channel, send
 from sandbox_exec._command import within_limit
 from sandbox_exec._errors import FileTransferError
@@ -33,6 +34,19 @@ _LONGEST_CLAIM: Final = 3500
 """A path is claimed under a longer one, which has to fit into what the kernel takes."""
 
 _NAMES_AT_ONCE: Final = 400
+_FRAME: Final = 200
+"""What a frame counts as, so that of these, too, no more come than can be meant."""
+
+_NEXT: Final[Mapping[str, Collection[str]]] = {
+    "": {"list", "listed"},
+    "list": {"sizes", "listed"},
+    "sizes": {"listed"},
+    "listed": {"tar", "plain"},
+    "tar": {"packed"},
+    "plain": {"file", "done", "packed"},
+}
+"""The frames that may follow on the last one, but for an end."""
+
 _LARGEST: Final = 2**40
 
 log = Log(__name__)
@@ -115,6 +129,7 @@ class DrainScript:
     _room: int = 0
     _packed: bytearray = field(factory=bytearray)
     _plain: dict[int, bytearray] = field(factory=dict)
+    _current: int | None = None
     _whole: set[int] = field(factory=set)
 
     async def __call__(self, channel: Channel) -> None:
@@ -133,20 +148,23 @@ class DrainScript:
         while not channel.report.over:
             seen, frame = await channel.next()
             self._take(seen)
-            if frame is None:
-                continue
-            if frame.word in {"list", "sizes", "tar", "plain"}:
-                self._phase, self._text = frame.word, b""
-            elif frame.word == "listed" and self._phase in {"", "list", "sizes"}:
-                self._phase = "chosen"
-                script = self._claim(one_by_one=frame.arguments[:1] != ("1",))
-                await send(channel.process, self._answer(b"claim", script))
-            elif self._phase == "plain" and frame.word in {"file", "done"}:
-                self._take_plain(frame)
-            elif frame.word == "packed" and self._phase in {"tar", "plain"}:
-                keep = self._receive()
-                self._phase = "received"
-                await send(channel.process, self._answer(b"received", keep))
+            if frame is not None and not channel.report.over:
+                await self._step(channel, frame)
+
+    async def _step(self, channel: Channel, frame: Frame) -> None:
+        if frame.word not in _NEXT.get(self._phase, ()):
+            # A frame in its place is one of so many; any other may be one of endlessly many.
+            raise FileTransferError(f"{frame.word[:20]!r} was out of place", code="nonsense")
+        if frame.word in {"file", "done"}:
+            self._take_plain(frame)
+            return
+        before, self._phase, self._text = self._phase, frame.word, b""
+        if frame.word == "listed":
+            script = self._claim(one_by_one=frame.arguments[:1] != ("1",))
+            await send(channel.process, self._answer(b"claim", script))
+        elif frame.word == "packed":
+            keep = await self._receive(one_by_one=before == "plain")
+            await send(channel.process, self._answer(b"received", keep))
 
     def _answer(self, word: bytes, script: bytes) -> bytes:
         if not script:
@@ -168,13 +186,16 @@ class DrainScript:
                 if name in self._sizes and size.isdigit():
                     self._sizes[name] = int(size[:20])
         elif self._phase in {"tar", "plain"} and seen:
-            self._room -= len(seen)
-            if self._room < 0:
-                raise FileTransferError("more came than was claimed", code="nonsense")
+            self._use_room(len(seen))
             if self._phase == "tar":
                 self._packed += seen
-            elif self._plain:
-                self._plain[max(self._plain)] += seen
+            elif self._current is not None:
+                self._plain[self._current] += seen
+
+    def _use_room(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise FileTransferError("more came than was claimed", code="nonsense")
 
     def _take_name(self, name: bytes) -> None:
         found = parse_listed(name)
@@ -204,45 +225,55 @@ class DrainScript:
             paths.add(found.path)
             self._chosen.append(found)
             # A tar also has a head for each directory, and longer ones for long paths.
-            self._room += self._max_bytes + (found.path.count(b"/") + 2) * (len(found.path) + 2048)
-        self._room += 2**16
+            self._room += (found.path.count(b"/") + 2) * (len(found.path) + 2048)
+        claimed = len(self._chosen) * self._max_bytes
+        if self._max_total_bytes is not None:
+            # One of them may have grown since it was listed.
+            claimed = min(claimed, self._max_total_bytes + self._max_bytes)
+        self._room += claimed + 2**16
         return claim_script(self._chosen, one_by_one=one_by_one) if self._chosen else b""
 
     def _take_plain(self, frame: Frame) -> None:
+        self._use_room(_FRAME)
         number = frame.arguments[0] if frame.arguments else ""
-        if not (number.isascii() and number.isdigit() and len(number) < 10):  # noqa: PLR2004
-            return
-        if frame.word == "file":
-            self._plain[int(number)] = bytearray()
-        elif number == "0" and self._plain:
-            self._whole.add(max(self._plain))
+        if frame.word == "done" and number == "0" and self._current is not None:
+            self._whole.add(self._current)
+        self._current = None
+        if frame.word == "file" and number.isascii() and number.isdigit() and len(number) < 10:  # noqa: PLR2004
+            self._begin_plain(int(number))
 
-    def _receive(self) -> bytes:
+    def _begin_plain(self, number: int) -> None:
+        if number < len(self._chosen) and number not in self._plain:
+            self._current = number
+            self._plain[number] = bytearray()
+
+    async def _receive(self, *, one_by_one: bool) -> bytes:
         """Take what arrived; return the script that names what did not, or should not have."""
-        content = self._content()
         wanted = {found.path for found in self._chosen}
-        for path in sorted(wanted & content.keys()):
+        arrived = self._handed_over() if one_by_one else await self._unpacked(wanted)
+        room = self._max_total_bytes
+        for path, content in sorted(arrived.files.items()):
             name = harvested_path(path)
-            if name is not None and len(content[path]) <= self._max_bytes:
-                self.files.append(HarvestedFile(name, content[path]))
-                wanted.remove(path)
-                del content[path]
+            # Any may have grown since it was chosen.
+            if name is None or len(content) > self._max_bytes:
+                continue
+            if room is not None and (room := room - len(content)) < 0:
+                break
+            self.files.append(HarvestedFile(name, content))
+            wanted.remove(path)
         self.missed = wanted
-        return b"".join(b"sbx_keep %b\n" % quote(p) for p in sorted(wanted | content.keys()))
+        return b"".join(b"sbx_keep %b\n" % quote(p) for p in sorted(wanted | arrived.others))
 
-    def _content(self) -> dict[bytes, bytes]:
-        if self._phase == "plain":
-            return {
-                self._chosen[number].path: bytes(self._plain[number])
-                for number in self._whole
-                if number < len(self._chosen)
-            }
+    def _handed_over(self) -> Archived:
+        return Archived({self._chosen[n].path: bytes(self._plain[n]) for n in self._whole})
+
+    async def _unpacked(self, wanted: Collection[bytes]) -> Archived:
+        packed, self._packed = self._packed, bytearray()
         try:
-            return archived_files(self._packed, self._max_bytes)
+            # In a thread, as it may take a while.
+            return await to_thread.run_sync(archived_files, packed, wanted, self._max_bytes)
         except Unreadable as error:
             raise FileTransferError(f"nonsense was received: {error}", code="nonsense") from error
-        finally:
-            self._packed = bytearray()
 
 
 @frozen(eq=False)

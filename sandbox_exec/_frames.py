@@ -232,26 +232,24 @@ class FrameScanner:
         than any of the guest's is ordinary output.
         """
         data = self._rest + data if self._rest else data
-        start = data.find(self._mark)
-        if start < 0:
-            keep = self._begun(data)
-            self._rest = data[len(data) - keep :]
-            return data[: len(data) - keep], None
-        body = start + len(self._mark)
-        stop = data.find(b"\n", body, body + _MAX_FRAME)
-        if stop >= 0:
-            # A command may have printed a mark just before the guest did: the last one counts.
-            start = data.rfind(self._mark, start, stop)
+        at = 0
+        while (start := data.find(self._mark, at)) >= 0:
             body = start + len(self._mark)
-            self._rest = data[stop + 1 :]
-            word, *arguments = data[body:stop].decode("ascii", "replace").split(" ")
-            return data[:start], Frame(word, tuple(arguments))
-        if len(data) - body < _MAX_FRAME:
-            self._rest = data[start:]
-            return data[:start], None
-        self._rest = data[body:]
-        more, frame = self.feed(b"")
-        return data[:body] + more, frame
+            stop = data.find(b"\n", body, body + _MAX_FRAME)
+            if stop >= 0:
+                # A command may have printed a mark just before the guest did: the last one counts.
+                start = data.rfind(self._mark, start, stop)
+                body = start + len(self._mark)
+                self._rest = data[stop + 1 :]
+                word, *arguments = data[body:stop].decode("ascii", "replace").split(" ")
+                return data[:start], Frame(word, tuple(arguments))
+            if len(data) - body < _MAX_FRAME:
+                self._rest = data[start:]
+                return data[:start], None
+            at = body
+        keep = self._begun(data)
+        self._rest = data[len(data) - keep :]
+        return data[: len(data) - keep], None
 
     def flush(self) -> bytes:
         """Return what was held back in the hope of a frame: the stream has ended."""

@@ -31,6 +31,10 @@ __all__ = ["Healing", "Keeper"]
 _RETIRING_FOR: Final = 5.0
 """Seconds after which a retirement that has not ended is taken for dead."""
 
+_DOUBTFUL: Final = 2
+"""So many refusals of a whole request are believed, each of which may be a command's own. Those of
+a retirement come before a request, but for one that begins just then."""
+
 _RETIRING_STEP: Final = 0.1
 _REDIAL_STEP: Final = 0.5
 
@@ -43,6 +47,7 @@ class Healing:
 
     looked: bool = False
     restarted: bool = False
+    doubtful: int = 0
     give_up_at: float | None = None
 
 
@@ -73,6 +78,9 @@ class Keeper:
         log.info("sandbox.not_started", key=session.key, why=verdict.why, remedy=step.name)
         if isinstance(step, GiveUp):
             raise step.error()
+        healing.doubtful += verdict.sent
+        if healing.doubtful > _DOUBTFUL:
+            raise beyond_repair(verdict, restarted=healing.restarted)
         if step.remedy is Remedy.LOOK_AGAIN:
             healing.looked = True
         elif step.remedy is Remedy.REDIAL:

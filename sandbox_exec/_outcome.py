@@ -83,11 +83,14 @@ class NotStarted:
     :param refused: the guest's reason, when it was the guest that said no.
     :param diagnosis: what the engine's own words mean, otherwise.
     :param silent: nobody said anything until time ran out.
+    :param sent: the guest had the whole request. What it runs can speak for it, so a refusal that
+        comes then may be a command's that wants to be run again.
     """
 
     refused: str | None = None
     diagnosis: Diagnosis = Factory(lambda: Diagnosis(Fault.UNKNOWN, ""))
     silent: bool = False
+    sent: bool = field(default=False, eq=False)
 
     @property
     def why(self) -> str:
@@ -115,7 +118,7 @@ Verdict: TypeAlias = Ended | NotStarted | Lost
 def judge(report: Report) -> Verdict:
     """Return what a conversation came to."""
     if report.refused is not None:
-        return NotStarted(refused=report.refused)
+        return NotStarted(refused=report.refused, sent=report.sent)
     if not report.sent:
         if report.silent or report.exit_code is None:
             return NotStarted(silent=True)

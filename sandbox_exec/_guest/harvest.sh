@@ -83,6 +83,8 @@ sbx_adopt() {
     done
     for sbx_d in "$sbx_claim"/old-*; do
         [ -d "$sbx_d" ] || return
+        # Only this harvest's own tells what is new, and nothing else would delete it.
+        rm -f "$sbx_d/time"
         [ ! -e "$sbx_d/hidden" ] || [ -d "$sbx_d/sent" ] || rm -f "$sbx_d/hidden"
         [ ! -d "$sbx_d/new" ] || sbx_fit "$sbx_d/new"
     done

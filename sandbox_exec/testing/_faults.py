@@ -95,6 +95,7 @@ class GuestPlan:
     :param exit_code: what the engine's program ends with then.
     :param runs: the command runs before that.
     :param refuses: the reason it gives for not running the command.
+    :param late: it has the whole request before it says that it retires.
     :param mute: the stream that gets no end frame.
     :param protocol: the version it says it speaks.
     """
@@ -103,6 +104,7 @@ class GuestPlan:
     exit_code: int = 137
     runs: bool = True
     refuses: str | None = None
+    late: bool = False
     mute: Literal["stdout", "stderr"] | None = None
     protocol: int = PROTOCOL
 

@@ -102,7 +102,7 @@ class Guest:
         self._nonce, _, self._tag = greeting.partition(b" ")
         if self.plan.dies == "before-ready":
             return self.plan.exit_code
-        if self.container.retiring:
+        if self.container.retiring or (self.plan.refuses == "retiring" and not self.plan.late):
             await self._say(self.stdout, "refused retiring")
             return 0
         self.book.present.append(self)

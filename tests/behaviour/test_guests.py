@@ -12,6 +12,7 @@ from sandbox_exec import (
     SandboxDisposedError,
 )
 from sandbox_exec.testing import FakeCall
+from sandbox_exec.testing._faults import GuestPlan
 
 from . import vocabulary as do
 from .calls import Caller, chat, failure, until
@@ -279,6 +280,20 @@ async def test_a_retirement_that_never_ends_is_overruled(place: FakePlace, heals
     else:
         assert caller.failed(SandboxBrokenError).started is False
         assert commands(place) == [do.counts]
+
+
+async def test_a_command_cannot_have_itself_run_for_ever(place: FakePlace) -> None:
+    """Who refuses a whole request may be the command itself, so that is believed twice at most."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        for reason in ("retiring", "retiring", "fork", "retiring"):
+            place.daemon._faults.guests.append(GuestPlan(refuses=reason, late=True))
+        before = len(place.ran("exec"))
+        error = await failure(executor, SandboxBrokenError, do.speaks)
+        assert (error.code, error.started) == ("sandbox-mute", False)
+        assert len(place.ran("exec")) - before == 3
+        place.daemon._faults.guests.clear()
+        assert (await chat(executor, do.shows_count)).stdout == "x\n"
 
 
 async def test_a_guest_of_another_version_is_asked_nothing(place: FakePlace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sandbox_exec._call import Call
 from sandbox_exec._channel import Channel
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._drain import DrainScript
+from sandbox_exec._errors import FileTransferError
 from sandbox_exec._frames import new_conversation
 from sandbox_exec._guest import GUEST_VARIABLE, guest_script
 from sandbox_exec._outcome import Ended, NotStarted, Verdict, judge
@@ -252,6 +254,18 @@ async def test_what_a_dead_harvest_claimed_is_delivered(place: Place) -> None:
     assert await place.drain() == [HarvestedFile("sub/f", b"new")]
 
 
+async def test_nothing_is_left_of_a_dead_harvest(place: Place) -> None:
+    """Not even the times it had noted, once what it had claimed was delivered."""
+    for claimed in ("4711", "4711/old-4712"):
+        (place.outbox / ".sandbox-exec" / claimed / "new").mkdir(parents=True)
+        (place.outbox / ".sandbox-exec" / claimed / "new" / f"f{len(claimed)}").touch()
+        (place.outbox / ".sandbox-exec" / claimed / "time").touch()
+    assert [file.path for file in await place.drain()] == ["f13", "f4"]
+    with anyio.fail_after(5):
+        while list(place.outbox.iterdir()):
+            await place.drain()
+
+
 async def test_an_image_without_tar(place: Place, tmp_path: Path) -> None:
     """Files come one by one."""
     tools = tmp_path / "tools"
@@ -276,6 +290,68 @@ async def test_an_image_without_tar(place: Place, tmp_path: Path) -> None:
     files = await bare.drain()
     assert files == [HarvestedFile("a", bytes(range(256))), HarvestedFile("b c", b"x")]
     assert await bare.drain() == []
+
+
+async def test_a_file_with_holes(place: Place) -> None:
+    """Is delivered whole: tar makes it an ordinary one."""
+    with (place.outbox / "holes").open("wb") as file:
+        file.seek(50_000)
+        file.write(b"x")
+    assert await place.drain(size=60_000) == [HarvestedFile("holes", bytes(50_000) + b"x")]
+
+
+def replace(place: Place, tmp_path: Path, tool: str, text: str) -> Place:
+    """Put another tool in the place of one."""
+    if place.shell == "busybox":
+        pytest.skip("its tools are parts of itself")
+    tools = tmp_path / "replaced"
+    tools.mkdir()
+    (tools / tool).write_text(f"#!/bin/sh\n{text}\n")
+    (tools / tool).chmod(0o755)
+    return Place(place.shell, place.root, f"{tools}:{place.path}")
+
+
+async def test_a_tar_that_makes_something_up(place: Place, tmp_path: Path) -> None:
+    """Delivers nothing, and what it was to pack is kept for a harvest with a better one."""
+    (place.outbox / "f").write_text("data")
+    member = tarfile.TarInfo("./f")
+    member.type = tarfile.GNUTYPE_SPARSE
+    block = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    block[386:398] = block[483:495] = b"%011o\0" % 900
+    block[398:410] = b"00000000000\0"
+    block[148:156] = b"        "
+    block[148:156] = b"%06o\0 " % sum(block)
+    (tmp_path / "made.tar").write_bytes(bytes(block) * 100 + bytes(1024))
+    bad = replace(place, tmp_path, "tar", f"cat {tmp_path}/made.tar")
+    assert await bad.drain() == []
+    assert await place.drain() == [HarvestedFile("f", b"data")]
+
+
+# The nonce, out of the memory of whoever runs this.
+STEALING = r"""
+while read -r range perm rest; do
+  case $perm in rw*) ;; *) continue ;; esac
+  a=$((0x${range%-*} / 4096)) b=$((0x${range#*-} / 4096))
+  n=$(dd if=/proc/$PPID/mem bs=4096 skip=$a count=$((b - a)) 2>/dev/null |
+    tr -c '0-9a-z_=' '\n' | grep -a -o -E 'sbx_nonce=[0-9a-f]{32}' | head -1)
+  [ "$n" ] && break
+done <"/proc/$PPID/maps"
+n=${n#sbx_nonce=}
+"""
+
+
+@pytest.mark.parametrize(("tool", "first"), [("find", "plain"), ("find", "list"), ("tar", "plain")])
+async def test_frames_without_end(place: Place, tmp_path: Path, tool: str, first: str) -> None:
+    """Are nonsense as soon as one has no place, or there are too many; nothing is lost."""
+    if place.shell != "dash":
+        pytest.skip("the words are found in dash's memory only")
+    (place.outbox / "f").write_text("data")
+    forging = f"{STEALING}printf '\\036%s {first}\\n' $n\nyes \"$(printf '\\036%s file 0' $n)\""
+    bad = replace(place, tmp_path, tool, forging)
+    nonsense = pytest.RaisesExc(FileTransferError, check=lambda error: error.code == "nonsense")
+    with anyio.fail_after(8), pytest.RaisesGroup(nonsense):
+        await bad.drain()
+    assert [file.read_text() for file in place.outbox.rglob("f")] == ["data"]
 
 
 async def test_what_a_put_replaces_hands_on_its_mode(place: Place) -> None:

@@ -79,6 +79,13 @@ def test_a_frame_without_an_end_is_output() -> None:
     assert scan(endless + MARK + b"end 1 -\n") == (endless, [Frame("end", ("1", "-"))])
 
 
+def test_marks_without_an_end_are_output() -> None:
+    """However many there are in one piece."""
+    marks = MARK * 4000
+    assert scan(marks) == (marks, [])
+    assert scan(marks + b"end 2 -\n") == (marks[: -len(MARK)], [Frame("end", ("2", "-"))])
+
+
 @given(st.binary(max_size=120).filter(lambda text: b"\n" not in text))
 def test_forged_frames_never_raise(text: bytes) -> None:
     """They say nonsense, and nonsense is no end and no READY."""
