@@ -1,12 +1,34 @@
 # The command's limit and its client's presence: finding a tree by its tag, and ending it.
 
-# Sets sbx_known to the tags that belong to somebody.
+# Sets sbx_known to the tags that belong to somebody. A command can make a mark, too, so those of
+# nobody are not believed.
 sbx_tags() {
     sbx_known=' '
-    for sbx_f in "$sbx_state"/run-*; do
-        case ${sbx_f##*-} in *[!0-9]*) continue ;; esac
-        sbx_known="$sbx_known$((${sbx_f##*-} * 1024)) "
+    for sbx_n in "$sbx_state"/run-*; do
+        case ${sbx_n##*-} in '' | *[!0-9]*) continue ;; esac
+        sbx_v='' sbx_l='' sbx_q=''
+        read -r sbx_v sbx_l sbx_q <"$sbx_n"
+        sbx_owns "$sbx_v" || sbx_owns "$sbx_q" || continue
+        sbx_known="$sbx_known$((${sbx_n##*-} * 1024)) "
     done
+}
+
+# Whether process $1 may be who the mark $sbx_n is of: a guest, the wrapper that was told of this mark,
+# or what one of them left behind, with the whole tag. Of a guest the mark's tag cannot be read, but
+# this one knows its own; and neither is below a limit, as whatever a command starts is.
+sbx_owns() {
+    case $1 in '' | *[!0-9]*) return 1 ;; esac
+    sbx_rss "$1"
+    [ "$sbx_t" = "$sbx_h" ] || return 1
+    [ "$sbx_t" != "$((${sbx_n##*-} * 1024))" ] || return 0
+    case $sbx_t in '' | *[0-9]*) return 1 ;; esac
+    sbx_l=''
+    IFS= read -r sbx_l <"/proc/$1/cmdline"
+    case $sbx_l in
+    *SANDBOX_EXEC_SPAWN*"${sbx_n##*/run-}"*) ;;
+    *SANDBOX_EXEC_GUEST*) [ "$1" != $$ ] || [ "$sbx_n" = "$sbx_mark" ] ;;
+    *) return 1 ;;
+    esac
 }
 
 # Kills every process that carries the tag $1, until a pass finds none; also one whose limit
@@ -21,16 +43,16 @@ sbx_sweep() {
         for sbx_d in /proc/[0-9]*; do
             sbx_p=${sbx_d#/proc/}
             sbx_rss "$sbx_p"
-            case $sbx_t in
-            '' | unlimited | *[!0-9]*) continue ;;
-            "$sbx_e") ;;
-            *)
-                case $sbx_known in *" $sbx_t "*) continue ;; esac
+            # Whose it is, the hard one says, which nobody can raise; without one, what there is.
+            case $sbx_h in '' | *[!0-9]*) sbx_h=$sbx_t ;; esac
+            case $sbx_h in '' | *[!0-9]*) continue ;; esac
+            if [ "$sbx_t" != "$sbx_e" ] && [ "$sbx_h" != "$sbx_e" ]; then
+                case $sbx_known in *" $sbx_h "*) continue ;; esac
                 # It may belong to a call that began after the list was made.
+                sbx_r=$sbx_h
                 sbx_tags
-                case $sbx_known in *" $sbx_t "*) continue ;; esac
-                ;;
-            esac
+                case $sbx_known in *" $sbx_r "*) continue ;; esac
+            fi
             kill -9 "$sbx_p" && sbx_found=1
         done
         [ "$sbx_found" ] || return 0
@@ -112,9 +134,7 @@ sbx_signal() {
     case $sbx_p in
     '' | *[!0-9]*) ;;
     *)
-        sbx_q=$sbx_p
-        sbx_rss "$sbx_q"
-        [ "$sbx_t" != "$(($1 * 1024))" ] || { kill -"$2" "$sbx_q" && sbx_code=0; }
+        sbx_carries "$sbx_p" "$1" && kill -"$2" "$sbx_p" && sbx_code=0
         ;;
     esac
     sbx_say "signalled $sbx_code"

@@ -13,14 +13,21 @@ sbx_now() {
     sbx_s1=${sbx_v%.*} sbx_c1=1${sbx_v#*.}
 }
 
-# Sets sbx_t to the RSS limit of process $1, empty when there is none to be read.
+# Sets sbx_t and sbx_h to the soft and the hard RSS limit of process $1, empty when there are none to
+# be read. A tag is both; its bearer can lower either, and raise the soft one up to the hard one.
 sbx_rss() {
-    sbx_t=
+    sbx_t='' sbx_h=''
     # shellcheck disable=SC2034  # the last one takes the rest of the line
-    while read -r sbx_k sbx_l sbx_v sbx_t sbx_f; do
+    while read -r sbx_k sbx_l sbx_v sbx_t sbx_h sbx_f; do
         case $sbx_k$sbx_l$sbx_v in Maxresidentset) return ;; esac
     done <"/proc/$1/limits"
-    sbx_t=
+    sbx_t='' sbx_h=''
+}
+
+# Whether process $1 carries the tag $2.
+sbx_carries() {
+    sbx_rss "$1"
+    case " $sbx_t $sbx_h " in *" $(($2 * 1024)) "*) ;; *) return 1 ;; esac
 }
 
 # Sets sbx_q to the second in which a retirement began, 0 when that cannot be told.

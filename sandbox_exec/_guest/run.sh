@@ -16,21 +16,23 @@ sbx_ooms() {
 # next call on this container and cut off their output (hazard F20).
 sbx_linger() {
     [ $$ = 1 ] && exit 0
+    sbx_p=${sbx_d#/proc/}
     sbx_n=0
     for sbx_f in "$sbx_state"/run-*; do
         sbx_v=
         read -r sbx_v sbx_l sbx_k <"$sbx_f"
         [ "$sbx_l" = linger ] && [ -d "/proc/$sbx_v" ] && sbx_n=$((sbx_n + 1))
     done
-    [ "$sbx_n" -lt 16 ] || exit 0
-    echo "$$ linger" >"$sbx_mark"
-    sbx_e=$((sbx_tag * 1024)) sbx_n=1
+    # Who leaves earlier hands its mark on, or the tag of what lives on would be nobody's.
+    [ "$sbx_n" -lt 16 ] || { echo "$sbx_p left" 1<>"$sbx_mark" && exit 0; }
+    # Never empty, as a sweep would not believe that.
+    echo "$$ linger" 1<>"$sbx_mark"
+    sbx_n=1
     while :; do
-        sleep "$sbx_n" || exit 0
+        sleep "$sbx_n" || { echo "$sbx_p left" 1<>"$sbx_mark" && exit 0; }
         sbx_found=
         for sbx_d in /proc/[0-9]*; do
-            sbx_rss "${sbx_d#/proc/}"
-            [ "$sbx_t" = "$sbx_e" ] && sbx_found=1 && break
+            sbx_carries "${sbx_d#/proc/}" "$sbx_tag" && sbx_found=1 && break
         done
         [ "$sbx_found" ] || break
         [ "$sbx_n" -ge 16 ] || sbx_n=$((sbx_n * 2))
@@ -182,8 +184,7 @@ sbx_serve() {
     sbx_found=
     for sbx_d in /proc/[0-9]*; do
         case $sbx_before in *" $sbx_d "*) continue ;; esac
-        sbx_rss "${sbx_d#/proc/}"
-        [ "$sbx_t" = "$((sbx_tag * 1024))" ] && sbx_found=1 && break
+        sbx_carries "${sbx_d#/proc/}" "$sbx_tag" && sbx_found=1 && break
     done
     [ "$sbx_found" ] && sbx_flags=${sbx_flags}s
     sbx_end "$sbx_code" "$sbx_flags"

@@ -14,7 +14,7 @@
 # The command runs in a forked child, as gVisor has a tag set by an exec'd shell itself spread to
 # PID 1; and in the foreground, since a background child of a shell ignores SIGINT for good.
 unset SANDBOX_EXEC_SPAWN sbx_state sbx_mark sbx_tag sbx_nonce sbx_cwd sbx_env sbx_i sbx_v sbx_l sbx_k \
-    sbx_t sbx_f sbx_d sbx_q sbx_s1 sbx_c1 sbx_before sbx_found sbx_code sbx_why sbx_p
+    sbx_t sbx_h sbx_f sbx_d sbx_q sbx_s1 sbx_c1 sbx_before sbx_found sbx_code sbx_why sbx_p
 sbx_state=$1 sbx_mark=$1/run-$2 sbx_tag=${2##*-} sbx_nonce=$3 sbx_cwd=$4
 sbx_env='' sbx_i=0
 while [ "$sbx_i" -lt "$5" ]; do
@@ -54,8 +54,7 @@ sbx_survivor() {
     sbx_found=
     for sbx_d in /proc/[0-9]*; do
         case $sbx_before in *" $sbx_d "*) continue ;; esac
-        sbx_rss "${sbx_d#/proc/}"
-        [ "$sbx_t" = "$((sbx_tag * 1024))" ] || continue
+        sbx_carries "${sbx_d#/proc/}" "$sbx_tag" || continue
         sbx_found=${sbx_d#/proc/}
         return
     done

@@ -197,6 +197,36 @@ def test_a_command_that_lowers_its_tag_is_found_all_the_same(start: Start, tmp_p
     assert not (tmp_path / "escaped").exists()
 
 
+@pytest.mark.parametrize("mark", ["", "$PPID busy", "$$ busy"])
+@pytest.mark.parametrize("soft", ["", "-S"])
+def test_a_mark_of_a_commands_own_hides_nothing(
+    start: Start, tmp_path: Path, soft: str, mark: str
+) -> None:
+    """A tag belongs to somebody only if a guest, a wrapper or its bearer is behind it (F18)."""
+    guest = start()
+    hide = (
+        f"echo {mark} >{guest.state}/run-777; "
+        f"(ulimit {soft} -m 777; setsid sh -c 'sleep 2; touch {tmp_path}/escaped' &); sleep 60"
+    )
+    assert guest.run(hide, limit=0.5)[2] == End(137, timed_out=True)
+    time.sleep(2.2)
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_what_a_wrapper_left_behind_survives_a_limit(start: Start) -> None:
+    """Its mark names it, and it has the whole of the mark's tag."""
+    guest, tag = start(), 2**23
+    stdout = guest.run(
+        f"(ulimit -m {tag}; exec setsid sleep 60 >/dev/null 2>&1) & echo $!; sleep 0.3"
+    )[0]
+    (guest.state / f"run-{tag}").write_text(f"{int(stdout)} busy\n")
+    assert guest.run("sleep 60", limit=0.3)[2].timed_out
+    assert guest.run(f"kill -0 {int(stdout)} && echo alive")[0] == b"alive\n"
+    (guest.state / f"run-{tag}").unlink()
+    assert guest.run("sleep 60", limit=0.3)[2].timed_out
+    assert guest.run(f"kill -0 {int(stdout)} || echo dead")[0] == b"dead\n"
+
+
 @pytest.mark.parametrize("how", ["eof", "kill"])
 def test_a_client_that_leaves_or_says_so_ends_the_tree(start: Start, how: str) -> None:
     """The end of standard input means that nobody waits any more (C2)."""
