@@ -39,6 +39,8 @@ sbx_sweep() {
     sbx_now
     sbx_s0=$sbx_s1 sbx_c0=$sbx_c1
     while :; do
+        # A command can stop its own guest, which would then neither reap it nor say how it ended.
+        kill -CONT $$
         sbx_found=
         for sbx_d in /proc/[0-9]*; do
             sbx_p=${sbx_d#/proc/}
@@ -55,10 +57,13 @@ sbx_sweep() {
             fi
             kill -9 "$sbx_p" && sbx_found=1
         done
-        [ "$sbx_found" ] || return 0
+        [ "$sbx_found" ] || break
         sbx_now
         [ "$(((sbx_s1 - sbx_s0) * 100 + sbx_c1 - sbx_c0))" -lt 150 ] || return 1
     done
+    # Now nobody is left to stop it once more.
+    kill -CONT $$
+    return 0
 }
 
 # Reads standard input while a command runs. The flag file is written before the sweep, and the
@@ -110,15 +115,22 @@ sbx_watch_limit() {
     exit 8
 }
 
+# Sends signal $2 to the guest of the tag $1 and to its monitor.
+sbx_tell_guest() {
+    sbx_v='' sbx_l='' sbx_p=''
+    read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
+    case $sbx_l$sbx_v$sbx_p in busy*[!0-9]*) ;; busy?*) kill -"$2" "$sbx_v" ${sbx_p:+"$sbx_p"} ;; esac
+}
+
 # Ends the command with the tag $1, and its guest, which may wait for ever for a client that is gone:
 # an engine that was killed leaves its standard input open (live-restore).
 sbx_reap() {
     echo >"$sbx_state/gone-$1"
+    # The dead children of a guest that was stopped stay in /proc, tag and all.
+    sbx_tell_guest "$1" CONT
     sbx_sweep "$1"
     sbx_code=$?
-    sbx_v='' sbx_l='' sbx_p=''
-    read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
-    case $sbx_l$sbx_v$sbx_p in busy*[!0-9]*) ;; busy?*) kill -9 "$sbx_v" ${sbx_p:+"$sbx_p"} ;; esac
+    sbx_tell_guest "$1" 9
     # The marks before the flag: a spawned process that has only just taken its tag looks for them in
     # the opposite order.
     rm -f "$sbx_state/run-$1" "$sbx_state"/run-*-"$1"

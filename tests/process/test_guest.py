@@ -227,6 +227,24 @@ def test_what_a_wrapper_left_behind_survives_a_limit(start: Start) -> None:
     assert guest.run(f"kill -0 {int(stdout)} || echo dead")[0] == b"dead\n"
 
 
+@pytest.mark.parametrize("how", ["limit", "kill"])
+def test_a_command_that_stops_its_guest_ends_as_any_other(start: Start, how: str) -> None:
+    """Whoever ends the command wakes the guest, which then says how it ended (C1)."""
+    guest = start()
+    began = time.monotonic()
+    guest.ask("kill -STOP $PPID; sleep 60", limit=0.7 if how == "limit" else 20)
+    if how == "kill":
+        assert eventually(lambda: tagged(guest))
+        time.sleep(0.3)
+        guest.say(KILL)
+    stdout, _, end = guest.answer()
+    expected = End(137, timed_out=True) if how == "limit" else End(137, killed=True)
+    assert (stdout, end) == (b"", expected)
+    assert time.monotonic() - began < 3
+    guest.say(DONE)
+    assert guest.run("echo next")[0] == b"next\n"
+
+
 @pytest.mark.parametrize("how", ["eof", "kill"])
 def test_a_client_that_leaves_or_says_so_ends_the_tree(start: Start, how: str) -> None:
     """The end of standard input means that nobody waits any more (C2)."""
