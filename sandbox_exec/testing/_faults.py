@@ -97,6 +97,7 @@ class GuestPlan:
     :param refuses: the reason it gives for not running the command.
     :param mute: the stream that gets no end frame.
     :param protocol: the version it says it speaks.
+    :param knows_start: it can tell which start of its container this is.
     """
 
     dies: Literal["before-ready", "after-sent", "midway"] | None = None
@@ -105,6 +106,7 @@ class GuestPlan:
     refuses: str | None = None
     mute: Literal["stdout", "stderr"] | None = None
     protocol: int = PROTOCOL
+    knows_start: bool = True
 
 
 class Freeze:

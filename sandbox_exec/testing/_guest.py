@@ -112,7 +112,8 @@ class Guest:
             self.book.present.remove(self)
 
     async def _serve(self) -> int:
-        ready = f"ready {self.plan.protocol} {self.container.starts}.00"
+        start = f"{self.container.starts}.00" if self.plan.knows_start else "-"
+        ready = f"ready {self.plan.protocol} {start}"
         await self._say(self.stderr, ready)
         await self._say(self.stdout, ready)
         while (line := await self.stdin.line()) is not None:

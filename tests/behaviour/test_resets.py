@@ -74,3 +74,16 @@ async def test_what_was_lost_is_told_after_a_cancelled_call(place: FakePlace) ->
             await until(lambda: do.lasts in [command for _, command in place.daemon.executed])
             group.cancel_scope.cancel()
         assert "stopped" in str((await chat(executor, do.shows_count)).reset)
+
+
+async def test_a_start_that_cannot_be_told_is_no_restart(place: FakePlace) -> None:
+    """A command may remove the note of it; a true restart shows in the next that can be told."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        place.daemon.forget_start_next()
+        assert (await chat(executor, do.counts)).reset is None
+        assert (await chat(executor, do.counts)).reset is None
+        place.daemon.forget_start_next()
+        assert (await chat(executor, do.counts)).reset is None
+        place.restart("chat")
+        assert "restarted" in str((await chat(executor, do.shows_count)).reset)
