@@ -23,7 +23,10 @@ from sandbox_exec.testing._transfers import Transfers
 __all__ = ["Book", "Guest", "text_of", "variables_of"]
 
 _INLINE_BYTES: Final = 4096
-_EXPORT = re.compile(rb"export ([A-Za-z_][A-Za-z0-9_]*)=((?:'[^']*'|\\')*)\n", re.DOTALL)
+_EXPORT = re.compile(
+    rb"(?:command )?export ([A-Za-z_][A-Za-z0-9_]*)=((?:'[^']*'|\\')*)(?: 2>/dev/null)?\n",
+    re.DOTALL,
+)
 
 
 class Present(Protocol):

@@ -105,6 +105,17 @@ def test_variables_are_set_for_one_command_only(start: Start) -> None:
     assert guest.talk.nonce.encode() not in guest.run("env; set; cat /proc/$$/environ")[0]
 
 
+def test_a_variable_that_the_shell_keeps_to_itself_does_no_harm(start: Start) -> None:
+    """What it cannot be set to is left out, and the command runs all the same (C9)."""
+    names = ["BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "LINENO"]
+    for name in names:
+        assert start().run('echo "ran $A"', env={name: b"abc", "A": b"on"}) == (
+            b"ran on\n",
+            b"",
+            End(0),
+        ), name
+
+
 def test_many_variables_travel_as_well_as_a_few(start: Start) -> None:
     """More of them than are read line by line."""
     env = {f"V{n}": b"x" * 100 for n in range(100)}
