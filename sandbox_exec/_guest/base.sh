@@ -77,8 +77,7 @@ sbx_move() {
 
 # Whether the guest of tag $1 lives: its number may be another's by now, so what it runs is looked at.
 sbx_alive() {
-    sbx_v='' sbx_l=''
-    read -r sbx_v sbx_l <"$sbx_state/run-$1"
+    sbx_words "$sbx_state/run-$1"
     case $sbx_v in '' | *[!0-9]*) return 1 ;; esac
     sbx_l=''
     IFS= read -r sbx_l <"/proc/$sbx_v/cmdline"
@@ -86,6 +85,6 @@ sbx_alive() {
 }
 
 sbx_clear() {
-    echo "$$ idle" >"$sbx_mark"
+    sbx_note "$sbx_mark" "$$ idle"
     rm -f "$sbx_mark" "$sbx_state/gone-$sbx_tag"
 }

@@ -6,8 +6,8 @@ sbx_tags() {
     sbx_known=' '
     for sbx_n in "$sbx_state"/run-*; do
         case ${sbx_n##*-} in '' | *[!0-9]*) continue ;; esac
-        sbx_v='' sbx_l='' sbx_q=''
-        read -r sbx_v sbx_l sbx_q <"$sbx_n"
+        sbx_words "$sbx_n"
+        sbx_q=$sbx_k
         sbx_owns "$sbx_v" || sbx_owns "$sbx_q" || continue
         sbx_known="$sbx_known$((${sbx_n##*-} * 1024)) "
     done
@@ -77,7 +77,7 @@ sbx_watch_client() {
         kill) break ;;
         esac
     done
-    if ! echo >"$sbx_state/gone-$sbx_tag"; then
+    if ! sbx_note "$sbx_state/gone-$sbx_tag" ''; then
         sbx_sweep "$sbx_tag"
         sleep 1
     fi
@@ -117,15 +117,15 @@ sbx_watch_limit() {
 
 # Sends signal $2 to the guest of the tag $1 and to its monitor.
 sbx_tell_guest() {
-    sbx_v='' sbx_l='' sbx_p=''
-    read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
+    sbx_words "$sbx_state/run-$1"
+    sbx_p=$sbx_k
     case $sbx_l$sbx_v$sbx_p in busy*[!0-9]*) ;; busy?*) kill -"$2" "$sbx_v" ${sbx_p:+"$sbx_p"} ;; esac
 }
 
 # Ends the command with the tag $1, and its guest, which may wait for ever for a client that is gone:
 # an engine that was killed leaves its standard input open (live-restore).
 sbx_reap() {
-    echo >"$sbx_state/gone-$1"
+    sbx_note "$sbx_state/gone-$1" ''
     # The dead children of a guest that was stopped stay in /proc, tag and all.
     sbx_tell_guest "$1" CONT
     sbx_sweep "$1"
@@ -141,8 +141,9 @@ sbx_reap() {
 # Sends signal $2 to the process that was spawned with tag $1: "signalled 0", or another status if it
 # is not there any more. Its tag proves that the number in its mark is still its own.
 sbx_signal() {
-    sbx_v='' sbx_l='' sbx_p='' sbx_code=1
-    read -r sbx_v sbx_l sbx_p <"$sbx_state/run-$1"
+    sbx_code=1
+    sbx_words "$sbx_state/run-$1"
+    sbx_p=$sbx_k
     case $sbx_p in
     '' | *[!0-9]*) ;;
     *)

@@ -1,5 +1,21 @@
 # What the guest and the spawn wrapper both read of /proc and of the container's state.
 
+# Sets sbx_v, sbx_l and sbx_k to the words of file $1, empty if it says nothing. A command can put
+# anything in its place, and to open a fifo would wait for ever.
+sbx_words() {
+    sbx_v='' sbx_l='' sbx_k=''
+    [ -f "$1" ] && read -r sbx_v sbx_l sbx_k <"$1"
+}
+
+# Has file $1 say $2; so opened, no fifo waits. What was longer ends in a line that nobody reads.
+sbx_note() {
+    sbx_plain "$1"
+    echo "$2" 1<>"$1"
+}
+
+# Makes way for a file of ours at $1.
+sbx_plain() { [ -f "$1" ] || [ ! -e "$1" ] || rm -rf "$1"; }
+
 # Sets sbx_s1 and sbx_c1: seconds, and 1 before the two digits of hundredths, as neither may begin
 # with a 0, which arithmetic would take for octal. Asks again for anything that is no time: when a
 # process ends while its limits are read, bash hands their rest to the next read of another file.
@@ -32,7 +48,7 @@ sbx_carries() {
 
 # Sets sbx_q to the second in which a retirement began, 0 when that cannot be told.
 sbx_retiring_since() {
-    sbx_q=0
-    read -r sbx_q sbx_l <"$sbx_state/retiring"
+    sbx_words "$sbx_state/retiring"
+    sbx_q=$sbx_v
     case $sbx_q in '' | *[!0-9]* | ???????????*) sbx_q=0 ;; esac
 }

@@ -256,6 +256,26 @@ def test_a_command_that_stops_its_guest_ends_as_any_other(start: Start, how: str
     assert guest.run("echo next")[0] == b"next\n"
 
 
+@pytest.mark.parametrize(
+    "name", ["last", "boot", "retiring", "sleep", "run-5", "gone-5", "harvest-1", "harvest-9" * 9]
+)
+@pytest.mark.parametrize("kind", ["mkfifo", "mkdir"])
+def test_what_a_command_puts_among_the_notes_holds_nobody_up(
+    start: Start, name: str, kind: str
+) -> None:
+    """A fifo would hold up whoever opens it, for ever (C1)."""
+    guest = start()
+    planted = guest.state / name
+    stdout, _, end = guest.run(f"rm -f {planted}; {kind} {planted}; echo done", limit=5)
+    assert (stdout, end) == (b"done\n", End(0))
+    assert guest.run("echo next; sleep 20", limit=0.4)[:2] == (b"next\n", b"")
+    assert start().run("echo another", limit=5)[0] == b"another\n"
+    guest.say(reap_request(5))
+    assert guest.until_frame(0)[1] == Frame("reaped", ("0",))
+    assert (guest.state / "last").is_file()
+    assert name != "retiring" or not planted.exists()
+
+
 @pytest.mark.parametrize("how", ["eof", "kill"])
 def test_a_client_that_leaves_or_says_so_ends_the_tree(start: Start, how: str) -> None:
     """The end of standard input means that nobody waits any more (C2)."""
