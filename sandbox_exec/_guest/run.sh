@@ -130,8 +130,17 @@ sbx_admit() {
     sbx_room || sbx_refuse "fork"
     [ "$sbx_home" ] || return 0
     sbx_directory "$sbx_home" || sbx_refuse "workspace"
-    sbx_directory "$sbx_home/inputs"
-    sbx_directory "$sbx_home/outputs"
+    for sbx_v in inputs outputs; do
+        sbx_directory "$sbx_home/$sbx_v" || sbx_still_there
+    done
+}
+
+# Refuses in a workspace that was deleted on the host: it is still mounted, and nothing can be made in
+# it. Of what is nowhere any more, the count of names is 0.
+sbx_still_there() {
+    # shellcheck disable=SC2046,SC2012  # split into words, and only one that has no name is looked at
+    set -- $(ls -ldn "$sbx_home/")
+    [ "$2" != 0 ] || sbx_refuse "workspace-gone"
 }
 
 # Says on both streams how it ended.

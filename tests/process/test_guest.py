@@ -165,6 +165,19 @@ def test_a_workspace_that_became_a_file_is_moved_aside(start: Start, tmp_path: P
     assert moved.read_text() == "kept"
 
 
+def test_a_workspace_that_was_deleted_elsewhere_is_refused(start: Start, tmp_path: Path) -> None:
+    """It is still mounted, and nothing can be made in it."""
+    guest, source = start(), tmp_path / "source"
+    guest.run("true")
+    mount = f"mkdir {source}; mount --bind {source} {guest.workspace} && echo mounted"
+    if guest.run(mount, cwd="/")[0] != b"mounted\n":
+        pytest.skip("nothing can be mounted here")
+    assert guest.run("ls")[0] == b"inputs\noutputs\n"
+    shutil.rmtree(source)
+    guest.ask("echo ran")
+    assert guest.until_frame(0) == (b"", Frame("refused", ("workspace-gone",)))
+
+
 STUBBORN = """
 trap '' TERM INT HUP
 setsid sh -c 'trap "" TERM; sleep 60' &
