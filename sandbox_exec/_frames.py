@@ -75,11 +75,21 @@ def quote(text: bytes) -> bytes:
     return b"'" + text.replace(b"'", b"'\\''") + b"'"
 
 
+_SHELLS_OWN: Final = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+"""Variables that bash lets nobody set: it ends where one tries to."""
+
+
 def exports(env: Mapping[str, bytes]) -> bytes:
     """Return shell text that exports variables, whatever their values, one after the other."""
-    return b"".join(
-        b"export " + name.encode() + b"=" + quote(value) + b"\n" for name, value in env.items()
-    )
+    return b"".join(_export(name, value) for name, value in env.items())
+
+
+def _export(name: str, value: bytes) -> bytes:
+    assignment = name.encode() + b"=" + quote(value)
+    if name in _SHELLS_OWN:
+        # A shell goes on after the failure of a special built-in only below "command".
+        return b"command export " + assignment + b" 2>/dev/null\n"
+    return b"export " + assignment + b"\n"
 
 
 def _lines(text: bytes) -> int:

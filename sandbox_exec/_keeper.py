@@ -94,7 +94,11 @@ class Keeper:
             raise beyond_repair(verdict, restarted=self._restarts)
         else:
             healing.restarted = True
-            self.restart(session, started, step.why)
+            again = self._starter.restart
+            if step.remedy is Remedy.REBUILD:
+                # What it has mounted is nowhere any more, and not every engine makes it at a start.
+                again = self._starter.rebuild
+            self._replace(session, started, partial(again, session.key, started, step.why))
             return
         self.forget(session, started)
 
@@ -126,8 +130,13 @@ class Keeper:
 
     def restart(self, session: Session, started: Started, why: str) -> None:
         """Have the container restarted, unless somebody newer already has it."""
+        self._replace(session, started, partial(self._starter.restart, session.key, started, why))
+
+    def _replace(
+        self, session: Session, started: Started, work: Callable[[], Awaitable[Started]]
+    ) -> None:
         if session.flight is not None and session.flight.holds(started):
-            self._launch(session, partial(self._starter.restart, session.key, started, why))
+            self._launch(session, work)
 
     def _launch(self, session: Session, work: Callable[[], Awaitable[Started]]) -> Flight[Started]:
         async def note_losses() -> Started:

@@ -37,6 +37,7 @@ StreamName = Literal["stdout", "stderr"]
 """One of a command's two output streams."""
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_OPTIND = re.compile(r"[0-9]{1,9}\Z")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?\Z")
 
 
@@ -95,6 +96,9 @@ def check_env(value: object) -> None:
         if not isinstance(name, str) or not _ENV_NAME.match(name):
             raise ValueError(f"env has a name that is no shell name: {name!r}")
         size += len(name) + len(encode_text(text, f"env variable {name}"))
+        if name == "OPTIND" and not _OPTIND.match(text):
+            # With any other, dash does not even start.
+            raise ValueError(f"env variable OPTIND must be a number for a shell, not {text!r}")
     _check_size("env", size, MAX_COMMAND_BYTES)
 
 

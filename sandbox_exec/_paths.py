@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import Final
 
 from sandbox_exec._guest import WORKSPACE
@@ -12,6 +13,7 @@ __all__ = ["directory_path", "file_path", "harvested_path"]
 
 _LONGEST_PATH: Final = 4095
 _LONGEST_NAME: Final = 255
+_HALF_A_PUT: Final = re.compile(rb"\.sandbox-exec-put-[0-9]+")
 
 
 def file_path(path: str) -> bytes:
@@ -22,6 +24,9 @@ def file_path(path: str) -> bytes:
     encoded = _absolute(path)
     if encoded.rpartition(b"/")[2] in {b"", b".", b".."}:
         raise ValueError(f"path {path!r} names a directory, not a file")
+    if _HALF_A_PUT.fullmatch(encoded.rpartition(b"/")[2]):
+        # The next put into that directory would take it for what another left, and delete it.
+        raise ValueError(f"path {path!r} is a name that uploads use themselves")
     return encoded
 
 

@@ -30,6 +30,9 @@ class Remedy(Enum):
     RESTART = auto()
     """Stop and start it: its files stay, its processes are lost."""
 
+    REBUILD = auto()
+    """Remove it and make another, with a workspace of its own: only files of the workspace stay."""
+
 
 class Rejected(ValueError):  # noqa: N818  # what the caller sees is a ValueError
     """The sandbox rejects what it was given; ``{user}`` and ``{cwd}`` stand for the values."""
@@ -110,6 +113,11 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
     ),
     "dd": GiveUp("no-dd", "the image has no dd, without which no standard input can be given"),
     "workspace": GiveUp("no-workspace", "/workspace is gone and cannot be made again"),
+    "workspace-gone": Treatment(
+        Remedy.REBUILD,
+        "its workspace had been removed and is empty; its container was rebuilt: packages and "
+        "processes are gone",
+    ),
     "directory": GiveUp("is-directory", "there is a directory of that name", transfer=True),
     "parent": GiveUp(
         "bad-parent", "its directory can neither be made nor written to", transfer=True

@@ -166,6 +166,9 @@ class SessionMap:
     def _restarted_by_others(self, session: Session, call: Call) -> tuple[str, ...]:
         """Return the words about a restart between two calls that nobody here saw (hazard S16)."""
         boot = call.report.hello.boot if call.report.hello is not None else "-"
+        if boot == "-":
+            # A command may remove what tells one start from the next; that is not one.
+            return ()
         known, session.boot = session.boot, boot
         return () if known in {None, boot} else (_RESTARTED,)
 

@@ -24,7 +24,7 @@
 # a shell ignores SIGINT for good; the monitor reads standard input meanwhile; the watcher holds
 # the limit. The command's tree is found by its tag, an RLIMIT_RSS that does nothing else.
 unset SANDBOX_EXEC_GUEST sbx_state sbx_home sbx_nonce sbx_tag sbx_sh sbx_mark sbx_limit sbx_cwd sbx_env sbx_cmd sbx_in \
-    sbx_n sbx_i sbx_v sbx_l sbx_f sbx_k sbx_p sbx_t sbx_d sbx_code sbx_flags sbx_before \
+    sbx_n sbx_i sbx_v sbx_l sbx_f sbx_k sbx_p sbx_t sbx_h sbx_d sbx_code sbx_flags sbx_before \
     sbx_watcher sbx_monitor sbx_s0 sbx_c0 sbx_s1 sbx_c1 sbx_oom sbx_oom0 sbx_known sbx_found \
     sbx_q sbx_r sbx_nl sbx_verb sbx_bytes sbx_lines sbx_stdin sbx_e \
     sbx_job sbx_file sbx_dir sbx_max sbx_claim sbx_lock
@@ -77,8 +77,7 @@ sbx_move() {
 
 # Whether the guest of tag $1 lives: its number may be another's by now, so what it runs is looked at.
 sbx_alive() {
-    sbx_v='' sbx_l=''
-    read -r sbx_v sbx_l <"$sbx_state/run-$1"
+    sbx_words "$sbx_state/run-$1"
     case $sbx_v in '' | *[!0-9]*) return 1 ;; esac
     sbx_l=''
     IFS= read -r sbx_l <"/proc/$sbx_v/cmdline"
@@ -86,6 +85,6 @@ sbx_alive() {
 }
 
 sbx_clear() {
-    echo "$$ idle" >"$sbx_mark"
+    sbx_note "$sbx_mark" "$$ idle"
     rm -f "$sbx_mark" "$sbx_state/gone-$sbx_tag"
 }

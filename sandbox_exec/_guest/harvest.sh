@@ -44,6 +44,7 @@ sbx_harvest() {
     # Only now is it certain that the client's side knows how it ended.
     sbx_answer 'done'
     [ "$sbx_in" = 0 ] || mv "$sbx_claim/new" "$sbx_claim/sent"
+    sbx_plain "$sbx_lock"
     echo free >"$sbx_lock"
     sbx_delete
     find "$sbx_claim" -depth -type d -exec rmdir {} +
@@ -56,6 +57,7 @@ sbx_answer() {
     read -r sbx_verb sbx_n
     if [ "$sbx_verb" = "$1" ]; then
         case $sbx_n in 0 | '') return ;; esac
+        sbx_plain "$sbx_state/cmd-$sbx_tag"
         sbx_move "$sbx_n" >"$sbx_state/cmd-$sbx_tag" || sbx_refuse "space"
         read -r sbx_verb
         if [ "$sbx_verb" = "$sbx_nonce" ]; then
@@ -153,7 +155,7 @@ sbx_pick() {
     (
         cd -P "$1/$2" || exit
         case $PWD in "$sbx_dir" | "$sbx_dir"/*) ;; *) exit ;; esac
-        sbx_l=$sbx_dir/$sbx_claim/new/$2
+        sbx_r=$sbx_dir/$sbx_claim/new/$2
         shift 2
         sbx_k=
         for sbx_f in "$@"; do
@@ -164,7 +166,7 @@ sbx_pick() {
             shift
             [ -f "$sbx_f" ] && [ ! -h "$sbx_f" ] && set -- "$@" "$sbx_f"
         done
-        [ $# = 0 ] || mv -f "$@" "$sbx_l/"
+        [ $# = 0 ] || mv -f "$@" "$sbx_r/"
     )
 }
 

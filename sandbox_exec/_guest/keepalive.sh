@@ -12,15 +12,16 @@ fi
 # At every start but the first, the engine gives the mount the mode of the directory below it.
 chmod 1777 "$2"
 read -r now rest </proc/uptime
-echo "$now" >"$2/last"
+echo "$now" 1<>"$2/last"
 # Tells one start of the container from the next, for callers who did not see it (hazard S16).
-echo "$now" >"$2/boot"
+echo "$now" 1<>"$2/boot"
 umask 022
 while :; do
     sleep 1000 &
     # A retiring guest writes "retired" and ends the sleep: so the check and the stop are one step,
     # in which nobody can be frozen (hazard S11).
-    echo $! >"$2/sleep"
+    # A fifo that was put there does not hold it up.
+    echo $! 1<>"$2/sleep"
     wait $!
     code=$?
     [ -e "$2/retired" ] && exit 0

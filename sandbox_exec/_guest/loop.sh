@@ -3,7 +3,7 @@
 # Before READY, since what is sent after it must not be lost to a retirement: that keeps a container
 # in which a guest waits for its request, and a guest that comes too late says so.
 sbx_watcher=
-echo "$$ here" >"$sbx_mark"
+sbx_note "$sbx_mark" "$$ here"
 [ -e "$sbx_state/retired" ] && sbx_refuse "retiring"
 if [ -e "$sbx_state/retiring" ]; then
     sbx_retiring_since
@@ -12,8 +12,7 @@ if [ -e "$sbx_state/retiring" ]; then
 fi
 
 # On both streams, as the engine's program may have put words of its own on either.
-sbx_v=''
-read -r sbx_v sbx_l <"$sbx_state/boot"
+sbx_words "$sbx_state/boot"
 case $sbx_v in '' | *[!0-9.]*) sbx_v=- ;; esac
 printf '\036%s ready 1 %s\n' "$sbx_nonce" "$sbx_v" >&5
 sbx_say "ready 1 $sbx_v"

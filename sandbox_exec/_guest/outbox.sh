@@ -8,8 +8,9 @@ sbx_lock() {
     while :; do
         sbx_now
         sbx_top
-        sbx_e=$sbx_k sbx_q='' sbx_r=''
-        [ "$sbx_e" = 0 ] || read -r sbx_q sbx_r <"$sbx_state/harvest-$sbx_e"
+        sbx_e=$sbx_k
+        sbx_words "$sbx_state/harvest-$sbx_e"
+        sbx_q=$sbx_v sbx_r=$sbx_l
         # Empty is one that is being written.
         if [ "$sbx_e" = 0 ] || [ "$sbx_q" = free ] || { [ ! "$sbx_q" ] && [ "$sbx_i" = 20 ]; } ||
             { [ "$sbx_q" ] && sbx_outlived "$sbx_q" "$sbx_r"; }; then
@@ -38,7 +39,8 @@ sbx_top() {
     sbx_k=0
     for sbx_f in "$sbx_state"/harvest-*; do
         sbx_v=${sbx_f##*-}
-        case $sbx_v in '' | *[!0-9]*) continue ;; esac
+        # What has more digits is a command's, and there would be no next one.
+        case $sbx_v in '' | *[!0-9]* | ??????????*) continue ;; esac
         [ "$sbx_v" -gt "$sbx_k" ] && sbx_k=$sbx_v
     done
 }
@@ -57,6 +59,7 @@ sbx_delete() {
     set -- "$sbx_claim"/sent "$sbx_claim"/old-*/sent
     [ -d "$1" ] || shift
     [ -d "$1" ] || return
+    sbx_plain "$sbx_state/fds-$sbx_tag"
     LC_ALL=C ls -l /proc/[0-9]*/fd >"$sbx_state/fds-$sbx_tag" 2>&1
     sbx_now
     sbx_hidden "$sbx_state/fds-$sbx_tag"
@@ -108,11 +111,11 @@ sbx_hidden() {
 sbx_kept() {
     if [ ! -e "$1/hidden" ]; then
         [ "$sbx_found" = ' ' ] && return 1
-        echo "$sbx_s1 $sbx_found" >"$1/hidden"
+        sbx_note "$1/hidden" "$sbx_s1 $sbx_found"
         return 0
     fi
-    sbx_v='' sbx_l=''
-    read -r sbx_v sbx_l <"$1/hidden"
+    sbx_words "$1/hidden"
+    sbx_l="$sbx_l $sbx_k"
     case $sbx_v in '' | *[!0-9]* | ???????????*) sbx_v=0 ;; esac
     if [ "$((sbx_s1 - sbx_v))" -lt 600 ]; then
         for sbx_p in $sbx_l; do

@@ -1,5 +1,21 @@
 # What the guest and the spawn wrapper both read of /proc and of the container's state.
 
+# Sets sbx_v, sbx_l and sbx_k to the words of file $1, empty if it says nothing. A command can put
+# anything in its place, and to open a fifo would wait for ever.
+sbx_words() {
+    sbx_v='' sbx_l='' sbx_k=''
+    [ -f "$1" ] && read -r sbx_v sbx_l sbx_k <"$1"
+}
+
+# Has file $1 say $2; so opened, no fifo waits. What was longer ends in a line that nobody reads.
+sbx_note() {
+    sbx_plain "$1"
+    echo "$2" 1<>"$1"
+}
+
+# Makes way for a file of ours at $1.
+sbx_plain() { [ -f "$1" ] || [ ! -e "$1" ] || rm -rf "$1"; }
+
 # Sets sbx_s1 and sbx_c1: seconds, and 1 before the two digits of hundredths, as neither may begin
 # with a 0, which arithmetic would take for octal. Asks again for anything that is no time: when a
 # process ends while its limits are read, bash hands their rest to the next read of another file.
@@ -13,19 +29,26 @@ sbx_now() {
     sbx_s1=${sbx_v%.*} sbx_c1=1${sbx_v#*.}
 }
 
-# Sets sbx_t to the RSS limit of process $1, empty when there is none to be read.
+# Sets sbx_t and sbx_h to the soft and the hard RSS limit of process $1, empty when there are none to
+# be read. A tag is both; its bearer can lower either, and raise the soft one up to the hard one.
 sbx_rss() {
-    sbx_t=
+    sbx_t='' sbx_h=''
     # shellcheck disable=SC2034  # the last one takes the rest of the line
-    while read -r sbx_k sbx_l sbx_v sbx_t sbx_f; do
+    while read -r sbx_k sbx_l sbx_v sbx_t sbx_h sbx_f; do
         case $sbx_k$sbx_l$sbx_v in Maxresidentset) return ;; esac
     done <"/proc/$1/limits"
-    sbx_t=
+    sbx_t='' sbx_h=''
+}
+
+# Whether process $1 carries the tag $2.
+sbx_carries() {
+    sbx_rss "$1"
+    case " $sbx_t $sbx_h " in *" $(($2 * 1024)) "*) ;; *) return 1 ;; esac
 }
 
 # Sets sbx_q to the second in which a retirement began, 0 when that cannot be told.
 sbx_retiring_since() {
-    sbx_q=0
-    read -r sbx_q sbx_l <"$sbx_state/retiring"
+    sbx_words "$sbx_state/retiring"
+    sbx_q=$sbx_v
     case $sbx_q in '' | *[!0-9]* | ???????????*) sbx_q=0 ;; esac
 }

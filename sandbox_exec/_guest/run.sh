@@ -16,21 +16,22 @@ sbx_ooms() {
 # next call on this container and cut off their output (hazard F20).
 sbx_linger() {
     [ $$ = 1 ] && exit 0
+    sbx_p=${sbx_d#/proc/}
     sbx_n=0
     for sbx_f in "$sbx_state"/run-*; do
-        sbx_v=
-        read -r sbx_v sbx_l sbx_k <"$sbx_f"
+        sbx_words "$sbx_f"
         [ "$sbx_l" = linger ] && [ -d "/proc/$sbx_v" ] && sbx_n=$((sbx_n + 1))
     done
-    [ "$sbx_n" -lt 16 ] || exit 0
-    echo "$$ linger" >"$sbx_mark"
-    sbx_e=$((sbx_tag * 1024)) sbx_n=1
+    # Who leaves earlier hands its mark on, or the tag of what lives on would be nobody's.
+    [ "$sbx_n" -lt 16 ] || { sbx_note "$sbx_mark" "$sbx_p left" && exit 0; }
+    # Never empty, as a sweep would not believe that.
+    sbx_note "$sbx_mark" "$$ linger"
+    sbx_n=1
     while :; do
-        sleep "$sbx_n" || exit 0
+        sleep "$sbx_n" || { sbx_note "$sbx_mark" "$sbx_p left" && exit 0; }
         sbx_found=
         for sbx_d in /proc/[0-9]*; do
-            sbx_rss "${sbx_d#/proc/}"
-            [ "$sbx_t" = "$sbx_e" ] && sbx_found=1 && break
+            sbx_carries "${sbx_d#/proc/}" "$sbx_tag" && sbx_found=1 && break
         done
         [ "$sbx_found" ] || break
         [ "$sbx_n" -ge 16 ] || sbx_n=$((sbx_n * 2))
@@ -69,7 +70,7 @@ sbx_run() {
         sbx_env=$sbx_v
         sbx_take "$sbx_lines"
         sbx_cmd=$sbx_v
-    elif command -v dd; then
+    elif sbx_plain "$sbx_state/cmd-$sbx_tag" && command -v dd; then
         sbx_move "$sbx_bytes" >"$sbx_state/cmd-$sbx_tag" || sbx_refuse "space"
     else
         sbx_i=0
@@ -83,6 +84,7 @@ sbx_run() {
     if [ "$sbx_stdin" != - ]; then
         command -v dd || sbx_refuse "dd"
         sbx_in=$sbx_state/in-$sbx_tag
+        sbx_plain "$sbx_in"
         sbx_move "$sbx_stdin" >"$sbx_in" || sbx_refuse "space"
     fi
     # Only a request that arrived whole has its last line.
@@ -115,7 +117,7 @@ sbx_exec() {
 sbx_admit() {
     trap 'sbx_cannot_fork' EXIT
     # Over what is there, not in its place: a retirement that meets an empty mark sees nobody.
-    echo "$$ busy" 1<>"$sbx_mark" || sbx_refuse "state"
+    sbx_note "$sbx_mark" "$$ busy" || sbx_refuse "state"
     if [ -e "$sbx_state/retiring" ]; then
         # One that died at it is taken over, once nobody can still be at it.
         sbx_retiring_since
@@ -128,14 +130,23 @@ sbx_admit() {
     sbx_room || sbx_refuse "fork"
     [ "$sbx_home" ] || return 0
     sbx_directory "$sbx_home" || sbx_refuse "workspace"
-    sbx_directory "$sbx_home/inputs"
-    sbx_directory "$sbx_home/outputs"
+    for sbx_v in inputs outputs; do
+        sbx_directory "$sbx_home/$sbx_v" || sbx_still_there
+    done
+}
+
+# Refuses in a workspace that was deleted on the host: it is still mounted, and nothing can be made in
+# it. Of what is nowhere any more, the count of names is 0.
+sbx_still_there() {
+    # shellcheck disable=SC2046,SC2012  # split into words, and only one that has no name is looked at
+    set -- $(ls -ldn "$sbx_home/")
+    [ "$2" != 0 ] || sbx_refuse "workspace-gone"
 }
 
 # Says on both streams how it ended.
 sbx_end() {
     sbx_now
-    echo "$sbx_v" >"$sbx_state/last"
+    sbx_note "$sbx_state/last" "$sbx_v"
     printf '\036%s end %s %s\n' "$sbx_nonce" "$1" "$2" >&5
     sbx_say "end $1 $2"
 }
@@ -150,7 +161,7 @@ sbx_serve() {
     sbx_watcher=$!
     (sbx_watch_client) <&3 &
     sbx_monitor=$!
-    echo "$$ busy $sbx_monitor" 1<>"$sbx_mark"
+    sbx_note "$sbx_mark" "$$ busy $sbx_monitor"
     set -- /proc/[0-9]*
     sbx_before=" $* "
     # A command's "kill -TERM -1" must not take its own guest along. Set only now: a watcher that
@@ -158,7 +169,7 @@ sbx_serve() {
     trap : TERM HUP INT
     (
         # shellcheck disable=SC3045  # every shell in use has it, and one that has not refuses
-        ulimit -m "$sbx_tag" || { echo >"$sbx_state/untagged-$sbx_tag" && exit 126; }
+        ulimit -m "$sbx_tag" || { sbx_note "$sbx_state/untagged-$sbx_tag" '' && exit 126; }
         [ -e "$sbx_state/gone-$sbx_tag" ] && exit 137
         "$sbx_job"
     ) <"$sbx_in" >&4 2>&5 3<&- 4>&- 5>&-
@@ -182,8 +193,7 @@ sbx_serve() {
     sbx_found=
     for sbx_d in /proc/[0-9]*; do
         case $sbx_before in *" $sbx_d "*) continue ;; esac
-        sbx_rss "${sbx_d#/proc/}"
-        [ "$sbx_t" = "$((sbx_tag * 1024))" ] && sbx_found=1 && break
+        sbx_carries "${sbx_d#/proc/}" "$sbx_tag" && sbx_found=1 && break
     done
     [ "$sbx_found" ] && sbx_flags=${sbx_flags}s
     sbx_end "$sbx_code" "$sbx_flags"

@@ -14,7 +14,7 @@
 # The command runs in a forked child, as gVisor has a tag set by an exec'd shell itself spread to
 # PID 1; and in the foreground, since a background child of a shell ignores SIGINT for good.
 unset SANDBOX_EXEC_SPAWN sbx_state sbx_mark sbx_tag sbx_nonce sbx_cwd sbx_env sbx_i sbx_v sbx_l sbx_k \
-    sbx_t sbx_f sbx_d sbx_q sbx_s1 sbx_c1 sbx_before sbx_found sbx_code sbx_why sbx_p
+    sbx_t sbx_h sbx_f sbx_d sbx_q sbx_s1 sbx_c1 sbx_before sbx_found sbx_code sbx_why sbx_p
 sbx_state=$1 sbx_mark=$1/run-$2 sbx_tag=${2##*-} sbx_nonce=$3 sbx_cwd=$4
 sbx_env='' sbx_i=0
 while [ "$sbx_i" -lt "$5" ]; do
@@ -54,8 +54,7 @@ sbx_survivor() {
     sbx_found=
     for sbx_d in /proc/[0-9]*; do
         case $sbx_before in *" $sbx_d "*) continue ;; esac
-        sbx_rss "${sbx_d#/proc/}"
-        [ "$sbx_t" = "$((sbx_tag * 1024))" ] || continue
+        sbx_carries "${sbx_d#/proc/}" "$sbx_tag" || continue
         sbx_found=${sbx_d#/proc/}
         return
     done
@@ -63,7 +62,7 @@ sbx_survivor() {
 
 # The mark first, then a look for a retirement, which looks for marks after it has begun (hazard S11).
 trap 'sbx_cannot_fork' EXIT
-echo "$$ busy" 1<>"$sbx_mark" || sbx_refuse state "the sandbox has no room for a mark"
+sbx_note "$sbx_mark" "$$ busy" || sbx_refuse state "the sandbox has no room for a mark"
 sbx_i=0
 while [ -e "$sbx_state/retiring" ]; do
     sbx_retiring_since
@@ -82,8 +81,7 @@ fi
 [ ! -e "$sbx_state/retired" ] || sbx_refuse retiring "the sandbox is being stopped"
 
 if [ "$sbx_nonce" != - ]; then
-    sbx_v=''
-    read -r sbx_v sbx_l <"$sbx_state/boot"
+    sbx_words "$sbx_state/boot"
     case $sbx_v in '' | *[!0-9.]*) sbx_v=- ;; esac
     printf '\036%s ready 1 %s\n' "$sbx_nonce" "$sbx_v" >&5
     sbx_say "ready 1 $sbx_v"
@@ -102,11 +100,11 @@ sbx_look
 trap : TERM HUP INT
 (
     # shellcheck disable=SC3045  # every shell in use has it, and one that has not refuses
-    ulimit -m "$sbx_tag" 2>/dev/null || { echo >"$sbx_state/untagged-$sbx_tag" && exit 126; }
+    ulimit -m "$sbx_tag" 2>/dev/null || { sbx_note "$sbx_state/untagged-$sbx_tag" '' && exit 126; }
     # Whoever reaps removes the mark before the flag, so one of the two is seen.
     [ ! -e "$sbx_state/gone-$sbx_tag" ] && [ -e "$sbx_mark" ] || exit 137
     read -r sbx_p sbx_l </proc/self/stat
-    echo "$$ busy $sbx_p" 1<>"$sbx_mark"
+    sbx_note "$sbx_mark" "$$ busy $sbx_p"
     [ "$sbx_nonce" = - ] || printf '\036%s started\n' "$sbx_nonce"
     # The caller's variables may have any name, so none of ours is read after them.
     eval "$sbx_env"
@@ -119,12 +117,12 @@ if [ "$sbx_code" = 126 ] && [ -e "$sbx_state/untagged-$sbx_tag" ]; then
     sbx_refuse tag "processes cannot be tagged in this sandbox"
 fi
 sbx_now
-echo "$sbx_v" >"$sbx_state/last"
+sbx_note "$sbx_state/last" "$sbx_v"
 sbx_survivor
 if [ "$sbx_nonce" = - ]; then
     # What lives on keeps the container in use, and its tag from being nobody's.
     if [ "$sbx_found" ]; then
-        echo "$sbx_found busy" 1<>"$sbx_mark"
+        sbx_note "$sbx_mark" "$sbx_found busy"
     else
         rm -f "$sbx_mark"
     fi

@@ -98,6 +98,7 @@ class GuestPlan:
     :param late: it has the whole request before it says that it retires.
     :param mute: the stream that gets no end frame.
     :param protocol: the version it says it speaks.
+    :param knows_start: it can tell which start of its container this is.
     """
 
     dies: Literal["before-ready", "after-sent", "midway"] | None = None
@@ -107,6 +108,7 @@ class GuestPlan:
     late: bool = False
     mute: Literal["stdout", "stderr"] | None = None
     protocol: int = PROTOCOL
+    knows_start: bool = True
 
 
 class Freeze:

@@ -23,7 +23,10 @@ from sandbox_exec.testing._transfers import Transfers
 __all__ = ["Book", "Guest", "text_of", "variables_of"]
 
 _INLINE_BYTES: Final = 4096
-_EXPORT = re.compile(rb"export ([A-Za-z_][A-Za-z0-9_]*)=((?:'[^']*'|\\')*)\n", re.DOTALL)
+_EXPORT = re.compile(
+    rb"(?:command )?export ([A-Za-z_][A-Za-z0-9_]*)=((?:'[^']*'|\\')*)(?: 2>/dev/null)?\n",
+    re.DOTALL,
+)
 
 
 class Present(Protocol):
@@ -112,7 +115,8 @@ class Guest:
             self.book.present.remove(self)
 
     async def _serve(self) -> int:
-        ready = f"ready {self.plan.protocol} {self.container.starts}.00"
+        start = f"{self.container.starts}.00" if self.plan.knows_start else "-"
+        ready = f"ready {self.plan.protocol} {start}"
         await self._say(self.stderr, ready)
         await self._say(self.stdout, ready)
         while (line := await self.stdin.line()) is not None:

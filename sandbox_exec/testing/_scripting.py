@@ -125,6 +125,10 @@ class Scripting:
         """Let the next guest be one of another version."""
         self._faults.guests.append(GuestPlan(protocol=protocol))
 
+    def forget_start_next(self) -> None:
+        """Let the next guest not know which start of its container this is."""
+        self._faults.guests.append(GuestPlan(knows_start=False))
+
     def behave_next(self) -> None:
         """Let the next guest behave, where the one after it shall not."""
         self._faults.guests.append(GuestPlan())

@@ -123,7 +123,11 @@ async def test_a_file_of_this_host_is_streamed(place: FakePlace, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "path", ["", "a/", "a/..", ".", "a\0b", "x" * 256, "/" + "a/" * 2100 + "b"]
+    "path",
+    [
+        *("", "a/", "a/..", ".", "a\0b", "x" * 256, "/" + "a/" * 2100 + "b"),
+        *(".sandbox-exec-put-5", "a/.sandbox-exec-put-123456789"),
+    ],
 )
 async def test_a_path_that_names_no_file(place: FakePlace, path: str) -> None:
     """Is rejected before anything starts (P3)."""

@@ -74,3 +74,38 @@ async def test_what_was_lost_is_told_after_a_cancelled_call(place: FakePlace) ->
             await until(lambda: do.lasts in [command for _, command in place.daemon.executed])
             group.cancel_scope.cancel()
         assert "stopped" in str((await chat(executor, do.shows_count)).reset)
+
+
+async def test_a_start_that_cannot_be_told_is_no_restart(place: FakePlace) -> None:
+    """A command may remove the note of it; a true restart shows in the next that can be told."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        place.daemon.forget_start_next()
+        assert (await chat(executor, do.counts)).reset is None
+        assert (await chat(executor, do.counts)).reset is None
+        place.daemon.forget_start_next()
+        assert (await chat(executor, do.counts)).reset is None
+        place.restart("chat")
+        assert "restarted" in str((await chat(executor, do.shows_count)).reset)
+
+
+async def test_a_workspace_that_was_removed_under_its_sandbox(place: FakePlace) -> None:
+    """Mounted still, it serves nobody: the container is made anew, once, and all are told."""
+    async with place.executor(workspace_root="/srv/w") as executor:
+        await chat(executor, do.counts)
+        before = place.identity("chat")
+        hold = place.daemon.hold("exec")
+        callers = [Caller(executor, do.counts) for _ in range(2)]
+        for _ in callers:
+            place.daemon.refuse_next("workspace-gone")
+        async with create_task_group() as group:
+            for caller in callers:
+                group.start_soon(caller)
+            await hold.reached(2)
+            hold.release()
+        for caller in callers:
+            assert caller.result is not None
+            assert "workspace had been removed" in str(caller.result.reset)
+        assert place.identity("chat") != before
+        assert len([argv for argv in place.ran("run") if "--detach" in argv]) == 2
+        assert (await chat(executor, do.counts)).reset is None

@@ -105,6 +105,17 @@ def test_variables_are_set_for_one_command_only(start: Start) -> None:
     assert guest.talk.nonce.encode() not in guest.run("env; set; cat /proc/$$/environ")[0]
 
 
+def test_a_variable_that_the_shell_keeps_to_itself_does_no_harm(start: Start) -> None:
+    """What it cannot be set to is left out, and the command runs all the same (C9)."""
+    names = ["BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "LINENO"]
+    for name in names:
+        assert start().run('echo "ran $A"', env={name: b"abc", "A": b"on"}) == (
+            b"ran on\n",
+            b"",
+            End(0),
+        ), name
+
+
 def test_many_variables_travel_as_well_as_a_few(start: Start) -> None:
     """More of them than are read line by line."""
     env = {f"V{n}": b"x" * 100 for n in range(100)}
@@ -154,6 +165,19 @@ def test_a_workspace_that_became_a_file_is_moved_aside(start: Start, tmp_path: P
     assert moved.read_text() == "kept"
 
 
+def test_a_workspace_that_was_deleted_elsewhere_is_refused(start: Start, tmp_path: Path) -> None:
+    """It is still mounted, and nothing can be made in it."""
+    guest, source = start(), tmp_path / "source"
+    guest.run("true")
+    mount = f"mkdir {source}; mount --bind {source} {guest.workspace} && echo mounted"
+    if guest.run(mount, cwd="/")[0] != b"mounted\n":
+        pytest.skip("nothing can be mounted here")
+    assert guest.run("ls")[0] == b"inputs\noutputs\n"
+    shutil.rmtree(source)
+    guest.ask("echo ran")
+    assert guest.until_frame(0) == (b"", Frame("refused", ("workspace-gone",)))
+
+
 STUBBORN = """
 trap '' TERM INT HUP
 setsid sh -c 'trap "" TERM; sleep 60' &
@@ -195,6 +219,74 @@ def test_a_command_that_lowers_its_tag_is_found_all_the_same(start: Start, tmp_p
     assert guest.run(hide, limit=0.5)[2].timed_out
     time.sleep(2.2)
     assert not (tmp_path / "escaped").exists()
+
+
+@pytest.mark.parametrize("mark", ["", "$PPID busy", "$$ busy"])
+@pytest.mark.parametrize("soft", ["", "-S"])
+def test_a_mark_of_a_commands_own_hides_nothing(
+    start: Start, tmp_path: Path, soft: str, mark: str
+) -> None:
+    """A tag belongs to somebody only if a guest, a wrapper or its bearer is behind it (F18)."""
+    guest = start()
+    hide = (
+        f"echo {mark} >{guest.state}/run-777; "
+        f"(ulimit {soft} -m 777; setsid sh -c 'sleep 2; touch {tmp_path}/escaped' &); sleep 60"
+    )
+    assert guest.run(hide, limit=0.5)[2] == End(137, timed_out=True)
+    time.sleep(2.2)
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_what_a_wrapper_left_behind_survives_a_limit(start: Start) -> None:
+    """Its mark names it, and it has the whole of the mark's tag."""
+    guest, tag = start(), 2**23
+    stdout = guest.run(
+        f"(ulimit -m {tag}; exec setsid sleep 60 >/dev/null 2>&1) & echo $!; sleep 0.3"
+    )[0]
+    (guest.state / f"run-{tag}").write_text(f"{int(stdout)} busy\n")
+    assert guest.run("sleep 60", limit=0.3)[2].timed_out
+    assert guest.run(f"kill -0 {int(stdout)} && echo alive")[0] == b"alive\n"
+    (guest.state / f"run-{tag}").unlink()
+    assert guest.run("sleep 60", limit=0.3)[2].timed_out
+    assert guest.run(f"kill -0 {int(stdout)} || echo dead")[0] == b"dead\n"
+
+
+@pytest.mark.parametrize("how", ["limit", "kill"])
+def test_a_command_that_stops_its_guest_ends_as_any_other(start: Start, how: str) -> None:
+    """Whoever ends the command wakes the guest, which then says how it ended (C1)."""
+    guest = start()
+    began = time.monotonic()
+    guest.ask("kill -STOP $PPID; sleep 60", limit=0.7 if how == "limit" else 20)
+    if how == "kill":
+        assert eventually(lambda: tagged(guest))
+        time.sleep(0.3)
+        guest.say(KILL)
+    stdout, _, end = guest.answer()
+    expected = End(137, timed_out=True) if how == "limit" else End(137, killed=True)
+    assert (stdout, end) == (b"", expected)
+    assert time.monotonic() - began < 3
+    guest.say(DONE)
+    assert guest.run("echo next")[0] == b"next\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["last", "boot", "retiring", "sleep", "run-5", "gone-5", "harvest-1", "harvest-9" * 9]
+)
+@pytest.mark.parametrize("kind", ["mkfifo", "mkdir"])
+def test_what_a_command_puts_among_the_notes_holds_nobody_up(
+    start: Start, name: str, kind: str
+) -> None:
+    """A fifo would hold up whoever opens it, for ever (C1)."""
+    guest = start()
+    planted = guest.state / name
+    stdout, _, end = guest.run(f"rm -f {planted}; {kind} {planted}; echo done", limit=5)
+    assert (stdout, end) == (b"done\n", End(0))
+    assert guest.run("echo next; sleep 20", limit=0.4)[:2] == (b"next\n", b"")
+    assert start().run("echo another", limit=5)[0] == b"another\n"
+    guest.say(reap_request(5))
+    assert guest.until_frame(0)[1] == Frame("reaped", ("0",))
+    assert (guest.state / "last").is_file()
+    assert name != "retiring" or not planted.exists()
 
 
 @pytest.mark.parametrize("how", ["eof", "kill"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,16 @@ def test_an_idle_container_is_retired(start: Start) -> None:
     assert retire(guest, 99) == Frame("retired")
     assert (guest.state / "retired").exists()
     assert not (guest.state / "retiring").exists()
+
+
+@pytest.mark.parametrize("name", ["last", "retiring", "sleep", "run-5", "run-1-5"])
+def test_a_fifo_among_the_notes_holds_up_no_retirement(start: Start, name: str) -> None:
+    """It says nothing; one in the place of "last" has the container be kept as one just used."""
+    guest = start()
+    (guest.state / "last").write_text(f"{uptime() - 100}.50\n")
+    (guest.state / name).unlink(missing_ok=True)
+    os.mkfifo(guest.state / name)
+    assert retire(guest, 99) == (Frame("kept", ("99",)) if name == "last" else Frame("retired"))
 
 
 def test_a_used_container_is_kept_for_as_long_as_it_must_be(start: Start) -> None:

@@ -441,6 +441,17 @@ async def test_a_lock_that_nobody_holds_is_taken(place: Place, lock: str) -> Non
     assert (place.root / "state" / "harvest-42").read_text() == "free\n"
 
 
+@pytest.mark.parametrize("name", ["harvest-41", "harvest-9223372036854775807", "last"])
+async def test_a_fifo_among_the_notes_holds_up_no_harvest(place: Place, name: str) -> None:
+    """Nor does a number after which there is none, or a fifo among what a harvest has left."""
+    left = place.outbox / ".sandbox-exec" / "5"
+    (left / "sent").mkdir(parents=True)
+    for planted in (place.root / "state" / name, left / "hidden"):
+        os.mkfifo(planted)
+    (place.outbox / "f").touch()
+    assert await place.drain() == [HarvestedFile("f", b"")]
+
+
 async def test_a_harvest_that_nobody_waits_for_deletes_nothing(place: Place) -> None:
     """What was handed over to a caller that is gone by then is delivered again."""
     (place.outbox / "f").write_text("x")

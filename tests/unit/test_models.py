@@ -32,6 +32,8 @@ from sandbox_exec._models import MAX_COMMAND_BYTES, MAX_STDIN_BYTES, encode_text
         {"env": {"A": "x\0"}},
         {"env": {"A": "\udfff"}},
         {"env": {"A\n": "x"}},
+        {"env": {"OPTIND": "abc"}},
+        {"env": {"OPTIND": ""}},
         {"env": {"A": "x" * (MAX_COMMAND_BYTES + 1)}},
         {"cwd": ""},
         {"cwd": "a\0"},
