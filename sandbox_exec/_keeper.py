@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anyio import sleep
 from anyio.abc import TaskGroup
-from attrs import define
+from attrs import define, evolve
 
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.diagnose import Diagnosis
@@ -94,10 +94,7 @@ class Keeper:
             raise beyond_repair(verdict, restarted=self._restarts)
         else:
             healing.restarted = True
-            again = self._starter.restart
-            if step.remedy is Remedy.REBUILD:
-                # What it has mounted is nowhere any more, and not every engine makes it at a start.
-                again = self._starter.rebuild
+            again = self._rebuild if step.remedy is Remedy.REBUILD else self._starter.restart
             self._replace(session, started, partial(again, session.key, started, step.why))
             return
         self.forget(session, started)
@@ -137,6 +134,18 @@ class Keeper:
     ) -> None:
         if session.flight is not None and session.flight.holds(started):
             self._launch(session, work)
+
+    async def _rebuild(self, key: str, started: Started, why: str) -> Started:
+        """Remove this very container and start another.
+
+        What it has mounted is nowhere any more, and not every engine makes that at a start.
+        """
+        container = await self._starter.find(key)
+        if container is not None and container.id == started.id:
+            await self._starter.discard(container)
+        log.warning("sandbox.rebuilt", key=key, why=why)
+        again = await self._starter.start(key, lost=why)
+        return evolve(again, reset=again.reset or why)
 
     def _launch(self, session: Session, work: Callable[[], Awaitable[Started]]) -> Flight[Started]:
         async def note_losses() -> Started:

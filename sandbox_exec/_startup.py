@@ -173,15 +173,6 @@ class Starter:
         done = answer.exit_code == 0
         return evolve(again, reset=again.reset or (why if done else None))
 
-    async def rebuild(self, key: str, started: Started, why: str) -> Started:
-        """Remove this very container, whose workspace was removed, and start another."""
-        container = await self.find(key)
-        if container is not None and container.id == started.id:
-            await self.discard(container)
-        log.warning("sandbox.rebuilt", key=key, why=why)
-        again = await self.start(key, lost=why)
-        return evolve(again, reset=again.reset or why)
-
     async def is_running(self, started: Started) -> bool:
         """Return whether this very container still runs.
 
