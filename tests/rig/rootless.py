@@ -2,7 +2,8 @@
 
 The account is in copies of ``/etc/passwd`` and its like that are mounted over them where this
 podman runs, so the machine gets no user. Layers are kept by the ``vfs`` driver, as overlay file
-systems made without root want more of the kernel.
+systems made without root want more of the kernel. The device that its network is made with is one
+of its own, too, since not every machine lets a plain user open it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _WRAPPER = """\
 cd /
 exec nsenter --net={runtime}/netns unshare --mount --propagation private sh -c '
 for file in {files}; do mount --bind {runtime}/etc/$file /etc/$file || exit 125; done
+mkdir -p /dev/net && mount -t tmpfs tmpfs /dev/net && mknod -m 666 /dev/net/tun c 10 200 || exit 125
 export HOME={home} XDG_RUNTIME_DIR={runtime}/user
 exec setpriv --reuid {user} --regid {user} --clear-groups "$@"' podman {podman} "$@"
 """
@@ -40,6 +42,7 @@ class RootlessPodman(PrivatePodman):
     needs: Mapping[str, str] = {
         **PrivatePodman.needs,
         "newuidmap": "uidmap",
+        "slirp4netns": "slirp4netns",
         "setpriv": "util-linux",
     }
     _user: int | None = None

@@ -139,6 +139,12 @@ def test_an_unknown_fault_keeps_the_words() -> None:
     assert diagnose(1, b"output\n", b"") == Diagnosis(Fault.UNKNOWN)
 
 
+def test_what_podman_says_without_root_is_no_reason() -> None:
+    """It says so at every start, and first."""
+    ignored = b"Resource limits are not supported and ignored on cgroups V1 rootless systems\n"
+    assert diagnose(126, b"", ignored + b"Error: tap failed\n").line == "Error: tap failed"
+
+
 def test_an_endless_line_is_not_looked_at() -> None:
     """What runs inside may have written it."""
     line = b"Error response from daemon: No such container: " + b"x" * 5000

@@ -43,7 +43,9 @@ _PATTERNS: Final = tuple(
 )
 
 # What stands beside the reason in an answer, and is none.
-_ASIDE: Final = re.compile(r"(?:See|Run) 'docker .*|Usage: .*|time=\".*")
+_ASIDE: Final = re.compile(
+    r"(?:See|Run) 'docker .*|Usage: .*|time=\".*|Resource limits are not supported and ignored .*"
+)
 
 _SSH_QUOTE: Final = re.compile(r"(.*command \[ssh .*\] has exited with .* stderr=).*")
 
