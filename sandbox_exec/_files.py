@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from io import BufferedReader
+from io import FileIO
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -222,11 +223,21 @@ class _HostFile:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         # Not anyio's file, whose closing would be one more thing to await in a call that ends. A
         # thread that waits for the other end of a fifo can only be left behind.
-        with await to_thread.run_sync(self._open, abandon_on_cancel=True) as file:
+        left = threading.Event()
+        try:
+            file = await to_thread.run_sync(self._open, left, abandon_on_cancel=True)
+        except BaseException:
+            left.set()
+            raise
+        with file:
             while data := await to_thread.run_sync(
                 file.read, _READ_AT_ONCE, abandon_on_cancel=True
             ):
                 yield data
 
-    def _open(self) -> BufferedReader:
-        return self._path.open("rb")
+    def _open(self, left: threading.Event) -> FileIO:
+        # Without a buffer, whose closing would wait for the read of another thread.
+        file = self._path.open("rb", buffering=0)
+        if left.is_set():
+            file.close()
+        return file

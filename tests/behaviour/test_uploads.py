@@ -163,8 +163,6 @@ async def test_a_source_of_something_else_is_refused(place: FakePlace) -> None:
         assert isinstance(await executor.read_file("chat", "f"), MissingPath)
 
 
-# The file that the thread which was left behind has opened is nobody's.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_pipe_that_nobody_writes_holds_nobody_up(place: FakePlace, tmp_path: Path) -> None:
     """Neither the caller that gives up nor the executor that closes."""
     pipe = tmp_path / "pipe"
