@@ -477,5 +477,5 @@ async def test_a_quota_is_taken_or_refused(target: Target) -> None:
     )
     answer = await target.run(argv)
     if answer.exit_code:
-        assert diagnose(answer.exit_code, answer.stdout, answer.stderr).fault is Fault.BAD_FLAG
+        assert diagnose(answer.exit_code, answer.stdout, answer.stderr).fault is Fault.NO_QUOTA
     await gone(target, name)
