@@ -428,6 +428,7 @@ def spoil(place: FakePlace, call: str, how: str) -> None:
             place.daemon.hang_next(verb, acts=how == "hangs-and-acts")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("sweep", "call", "how"), cases())
 async def test_a_call_that_goes_wrong_loses_nothing(
     place: FakePlace, sweep: str, call: str, how: str
