@@ -22,8 +22,8 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Without an engine: pure tests, behaviour on the fake, real processes.
 UNIT_PATHS = $(wildcard tests/unit tests/behaviour tests/process)
 FAST = not engine and not soak
-# These mostly wait, so they do it side by side; under coverage and asyncio's debug mode they compute, so
-# fewer do, and the engine's tests share one daemon, two at a time.
+# These mostly wait, so they do it side by side; under coverage they compute, so fewer do,
+# and the engine's tests share one daemon, two at a time.
 SPREAD := -n 6 --dist worksteal
 
 .PHONY: help
@@ -69,7 +69,6 @@ test-unit: $(STAMP)  ## what needs no engine, in under a minute
 
 # A missing engine is a failure here, not a skip: this is the target that promises the whole suite.
 .PHONY: test
-test: export PYTHONASYNCIODEBUG = 1
 test: $(STAMP)  ## the whole suite on a real engine, with coverage
 	$(BIN)/coverage erase
 	$(PY) -m coverage run -m pytest $(UNIT_PATHS) -m '$(FAST)' -n 3 --dist worksteal $(PYTEST_ARGS)
@@ -94,7 +93,8 @@ engines: $(STAMP)  ## the conformance suite on each engine, and a table of what 
 
 # A candidate must run, not only exist: a version manager's shim is on PATH for versions that it then refuses to start.
 .PHONY: test-matrix
-test-matrix:  ## test-unit under each supported Python that is found
+test-matrix: export PYTHONASYNCIODEBUG = 1
+test-matrix:  ## test-unit under each supported Python that is found, in asyncio's debug mode
 	@for version in $(MATRIX); do \
 	    found=; \
 	    for candidate in python$$version "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
