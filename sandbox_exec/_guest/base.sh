@@ -49,14 +49,6 @@ sbx_refuse() {
     exit 0
 }
 
-# A shell that cannot fork gives up, and runs this on its way out. So may a child that bash ends
-# before it has forgotten its parent's traps, and it speaks for nobody.
-# shellcheck disable=SC2329  # by the trap
-sbx_cannot_fork() {
-    read -r sbx_v sbx_l </proc/self/stat
-    [ "$sbx_v" = $$ ] && sbx_refuse fork
-}
-
 # Sets sbx_v to the next $1 lines of standard input.
 sbx_take() {
     sbx_v='' sbx_i=0

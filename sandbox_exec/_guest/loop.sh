@@ -5,17 +5,8 @@
 sbx_watcher=
 sbx_note "$sbx_mark" "$$ here"
 [ -e "$sbx_state/retired" ] && sbx_refuse "retiring"
-if [ -e "$sbx_state/retiring" ]; then
-    sbx_retiring_since
-    sbx_now
-    [ "$((sbx_s1 - sbx_q))" -ge 10 ] || sbx_refuse "retiring"
-fi
-
-# On both streams, as the engine's program may have put words of its own on either.
-sbx_words "$sbx_state/boot"
-case $sbx_v in '' | *[!0-9.]*) sbx_v=- ;; esac
-printf '\036%s ready 1 %s\n' "$sbx_nonce" "$sbx_v" >&5
-sbx_say "ready 1 $sbx_v"
+sbx_is_retiring && sbx_refuse "retiring"
+sbx_ready
 while read -r sbx_verb sbx_limit sbx_cwd sbx_env sbx_lines sbx_bytes sbx_stdin; do
     case $sbx_verb in
     run) sbx_run "$sbx_cwd" "$sbx_env" "$sbx_lines" "$sbx_bytes" "$sbx_stdin" ;;

@@ -52,3 +52,54 @@ sbx_retiring_since() {
     sbx_q=$sbx_v
     case $sbx_q in '' | *[!0-9]* | ???????????*) sbx_q=0 ;; esac
 }
+
+# Whether somebody is at a retirement now. One that died at it no longer counts.
+sbx_is_retiring() {
+    [ -e "$sbx_state/retiring" ] || return 1
+    sbx_retiring_since
+    sbx_now
+    [ "$((sbx_s1 - sbx_q))" -lt 10 ]
+}
+
+# Takes a retirement over that somebody died at; fails while one is under way.
+sbx_supersede() {
+    [ -e "$sbx_state/retiring" ] || return 0
+    sbx_is_retiring && return 1
+    mv "$sbx_state/retiring" "$sbx_state/stale-$sbx_tag" || return 1
+    rm -f "$sbx_state/stale-$sbx_tag"
+    return 0
+}
+
+# Says that this is ready, and which start of the container it is: on both streams, as the engine's
+# program may have put words of its own on either.
+sbx_ready() {
+    sbx_words "$sbx_state/boot"
+    case $sbx_v in '' | *[!0-9.]*) sbx_v=- ;; esac
+    printf '\036%s ready 1 %s\n' "$sbx_nonce" "$sbx_v" >&5
+    sbx_say "ready 1 $sbx_v"
+}
+
+# A shell that cannot fork gives up, and runs this on its way out. So may a child that bash ends
+# before it has forgotten its parent's traps, and it speaks for nobody.
+# shellcheck disable=SC2329  # by the trap
+sbx_cannot_fork() {
+    read -r sbx_v sbx_l </proc/self/stat
+    [ "$sbx_v" = $$ ] && sbx_refuse fork "the sandbox has no process left"
+}
+
+# Sets sbx_before to the processes there are.
+sbx_look() {
+    set -- /proc/[0-9]*
+    sbx_before=" $* "
+}
+
+# Sets sbx_found to a process that carries the tag, of those that are not in sbx_before.
+sbx_survivor() {
+    sbx_found=
+    for sbx_d in /proc/[0-9]*; do
+        case $sbx_before in *" $sbx_d "*) continue ;; esac
+        sbx_carries "${sbx_d#/proc/}" "$sbx_tag" || continue
+        sbx_found=${sbx_d#/proc/}
+        return
+    done
+}

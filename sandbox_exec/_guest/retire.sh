@@ -9,8 +9,7 @@ sbx_retire() {
     sbx_now
     sbx_s0=$sbx_s1
     if ! (set -C && echo "$sbx_s0" >"$sbx_state/retiring"); then
-        sbx_retiring_since
-        if [ "$((sbx_s0 - sbx_q))" -lt 10 ]; then
+        if sbx_is_retiring; then
             sbx_say "kept 10"
             return
         fi

@@ -16,7 +16,7 @@ sbx_ooms() {
 # next call on this container and cut off their output (hazard F20).
 sbx_linger() {
     [ $$ = 1 ] && exit 0
-    sbx_p=${sbx_d#/proc/}
+    sbx_p=$sbx_found sbx_before=
     sbx_n=0
     for sbx_f in "$sbx_state"/run-*; do
         sbx_words "$sbx_f"
@@ -29,10 +29,7 @@ sbx_linger() {
     sbx_n=1
     while :; do
         sleep "$sbx_n" || { sbx_note "$sbx_mark" "$sbx_p left" && exit 0; }
-        sbx_found=
-        for sbx_d in /proc/[0-9]*; do
-            sbx_carries "${sbx_d#/proc/}" "$sbx_tag" && sbx_found=1 && break
-        done
+        sbx_survivor
         [ "$sbx_found" ] || break
         [ "$sbx_n" -ge 16 ] || sbx_n=$((sbx_n * 2))
     done
@@ -118,14 +115,7 @@ sbx_admit() {
     trap 'sbx_cannot_fork' EXIT
     # Over what is there, not in its place: a retirement that meets an empty mark sees nobody.
     sbx_note "$sbx_mark" "$$ busy" || sbx_refuse "state"
-    if [ -e "$sbx_state/retiring" ]; then
-        # One that died at it is taken over, once nobody can still be at it.
-        sbx_retiring_since
-        sbx_now
-        [ "$((sbx_s1 - sbx_q))" -ge 10 ] || sbx_refuse "retiring"
-        mv "$sbx_state/retiring" "$sbx_state/stale-$sbx_tag" || sbx_refuse "retiring"
-        rm -f "$sbx_state/stale-$sbx_tag"
-    fi
+    sbx_supersede || sbx_refuse "retiring"
     [ -e "$sbx_state/retired" ] && sbx_refuse "retiring"
     sbx_room || sbx_refuse "fork"
     [ "$sbx_home" ] || return 0
@@ -162,8 +152,7 @@ sbx_serve() {
     (sbx_watch_client) <&3 &
     sbx_monitor=$!
     sbx_note "$sbx_mark" "$$ busy $sbx_monitor"
-    set -- /proc/[0-9]*
-    sbx_before=" $* "
+    sbx_look
     # A command's "kill -TERM -1" must not take its own guest along. Set only now: a watcher that
     # was born with a handler could lose the signal that ends it.
     trap : TERM HUP INT
@@ -190,11 +179,7 @@ sbx_serve() {
     fi
     sbx_ooms
     [ "$sbx_oom" = "$sbx_oom0" ] || sbx_flags=${sbx_flags}o
-    sbx_found=
-    for sbx_d in /proc/[0-9]*; do
-        case $sbx_before in *" $sbx_d "*) continue ;; esac
-        sbx_carries "${sbx_d#/proc/}" "$sbx_tag" && sbx_found=1 && break
-    done
+    sbx_survivor
     [ "$sbx_found" ] && sbx_flags=${sbx_flags}s
     sbx_end "$sbx_code" "$sbx_flags"
     wait "$sbx_monitor"

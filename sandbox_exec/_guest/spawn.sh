@@ -36,55 +36,19 @@ sbx_refuse() {
     exit 126
 }
 
-# A shell that cannot fork gives up, and runs this on its way out; a child of bash may, too.
-# shellcheck disable=SC2329  # by the trap
-sbx_cannot_fork() {
-    read -r sbx_v sbx_l </proc/self/stat
-    [ "$sbx_v" = $$ ] && sbx_refuse fork "the sandbox has no process left"
-}
-
-# Sets sbx_before to the processes there are.
-sbx_look() {
-    set -- /proc/[0-9]*
-    sbx_before=" $* "
-}
-
-# Sets sbx_found to a process that carries the tag, of those that were not there before.
-sbx_survivor() {
-    sbx_found=
-    for sbx_d in /proc/[0-9]*; do
-        case $sbx_before in *" $sbx_d "*) continue ;; esac
-        sbx_carries "${sbx_d#/proc/}" "$sbx_tag" || continue
-        sbx_found=${sbx_d#/proc/}
-        return
-    done
-}
-
 # The mark first, then a look for a retirement, which looks for marks after it has begun (hazard S11).
 trap 'sbx_cannot_fork' EXIT
 sbx_note "$sbx_mark" "$$ busy" || sbx_refuse state "the sandbox has no room for a mark"
 sbx_i=0
-while [ -e "$sbx_state/retiring" ]; do
-    sbx_retiring_since
-    sbx_now
-    [ "$((sbx_s1 - sbx_q))" -lt 10 ] || break
-    [ "$sbx_nonce" = - ] && [ "$sbx_i" -lt 5 ] || sbx_refuse retiring "the sandbox is being stopped"
+while sbx_is_retiring && [ "$sbx_nonce" = - ] && [ "$sbx_i" -lt 5 ]; do
     sbx_i=$((sbx_i + 1))
     sleep 1
 done
-if [ -e "$sbx_state/retiring" ]; then
-    # One that died at it is taken over, once nobody can still be at it.
-    mv "$sbx_state/retiring" "$sbx_state/stale-$sbx_tag" ||
-        sbx_refuse retiring "the sandbox is being stopped"
-    rm -f "$sbx_state/stale-$sbx_tag"
-fi
+sbx_supersede || sbx_refuse retiring "the sandbox is being stopped"
 [ ! -e "$sbx_state/retired" ] || sbx_refuse retiring "the sandbox is being stopped"
 
 if [ "$sbx_nonce" != - ]; then
-    sbx_words "$sbx_state/boot"
-    case $sbx_v in '' | *[!0-9.]*) sbx_v=- ;; esac
-    printf '\036%s ready 1 %s\n' "$sbx_nonce" "$sbx_v" >&5
-    sbx_say "ready 1 $sbx_v"
+    sbx_ready
     sbx_l=''
     read -r sbx_l <&3
     if [ "$sbx_l" != "$sbx_nonce" ]; then
@@ -131,7 +95,7 @@ fi
 printf '\036%s end %s %s\n' "$sbx_nonce" "$sbx_code" "-${sbx_found:+s}" >&5
 sbx_say "end $sbx_code -${sbx_found:+s}"
 # If this left, the engine would cut off the output of what lives on (hazard F20).
-sbx_i=1
+sbx_i=1 sbx_before=
 while [ "$sbx_found" ]; do
     sleep "$sbx_i" || break
     [ "$sbx_i" -ge 4 ] || sbx_i=$((sbx_i + 1))
