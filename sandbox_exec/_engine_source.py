@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from sandbox_exec._docker.answers import UnreadableAnswer
 from sandbox_exec._docker.client import EngineClient
@@ -21,11 +21,14 @@ class EngineSource:
     """Asks with the first start of a sandbox, so that no later call pays for it.
 
     :ivar facts: what it said; ``None`` until it was asked, and if it says nothing that can be read.
+        Whoever knows it already gives it, and nobody is asked.
     """
 
     _client: EngineClient
     facts: EngineFacts | None = None
-    _asked: bool = field(default=False, init=False)
+    _asked: bool = field(
+        default=Factory(lambda self: self.facts is not None, takes_self=True), init=False
+    )
     _tried: bool = field(default=False, init=False)
 
     async def learn(self) -> EngineFacts | None:

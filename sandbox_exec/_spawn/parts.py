@@ -80,7 +80,7 @@ class Parts:
         client = EngineClient(runner, config.engine, config.control_timeout, Breaker(clock))
         tidy = Tidy(config, client)
         images = ImageSource(config, client, preset)
-        storage = Storage(config, EngineSource(client), tidy)
+        storage = Storage(config, EngineSource(client, engine), tidy)
         starter = Starter(config, client, preset, images, storage, clock)
         # A workspace is somebody's project here, so guests make nothing in it.
         reach, roster = Reach(config, client, ""), Roster(clock)
