@@ -7,7 +7,6 @@ what it left behind is ended here, in bounded time, whether or not anybody still
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class, move_on_after
 
@@ -26,8 +25,6 @@ from sandbox_exec._frames import (
 from sandbox_exec._outcome import Report
 
 __all__ = ["Call"]
-
-_ENGINE_WORDS: Final = 16 * 1024
 
 
 class Call:
@@ -185,7 +182,7 @@ class Call:
         with move_on_after(self._bounds.ready):
             while data := await process.receive_stdout():
                 before, frame = self._stdout.feed(data)
-                self._keep_engine_words(before)
+                self.report.overhear(stdout=before)
                 if frame is not None:
                     self.report.hello = parse_ready(frame)
                     take(self.report, frame)
@@ -202,8 +199,7 @@ class Call:
             while True:
                 before, frame = self._stderr.feed(data)
                 if not self._stderr_ready:
-                    room = _ENGINE_WORDS - len(self.report.engine_stderr)
-                    self.report.engine_stderr += before[:room]
+                    self.report.overhear(stderr=before)
                 elif not self._stderr_end.is_set():
                     self.report.stderr.feed(before)
                 if frame is None:
@@ -213,10 +209,6 @@ class Call:
                     self._stderr_end.set()
                 data = b""
         self._stderr_end.set()
-
-    def _keep_engine_words(self, data: bytes) -> None:
-        room = _ENGINE_WORDS - len(self.report.engine_stdout)
-        self.report.engine_stdout += data[:room]
 
     async def _part(self, process: CliProcess) -> None:
         """End the conversation: politely where it came to an end, else so that the tree dies."""

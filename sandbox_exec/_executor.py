@@ -9,7 +9,7 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Self
 
-from anyio import CancelScope, create_task_group, get_cancelled_exc_class, lowlevel
+from anyio import CancelScope, create_task_group, lowlevel
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker.dialing import considerate
@@ -18,7 +18,7 @@ from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import ExecutorClosedError
 from sandbox_exec._files import Content
-from sandbox_exec._log import Log
+from sandbox_exec._lifetime import leave, refuse_other_loop
 from sandbox_exec._models import ExecResult, ExecSpec, SandboxInfo
 from sandbox_exec._naming import session_key
 from sandbox_exec._parts import Parts, sandbox_info
@@ -27,7 +27,6 @@ from sandbox_exec._transfer import Progress
 
 __all__ = ["LocalDockerExecutor", "create_executor", "get_executor"]
 
-log = Log(__name__)
 _open: list[LocalDockerExecutor] = []
 
 
@@ -109,16 +108,7 @@ class LocalDockerExecutor:
         _open.remove(self)
         with CancelScope(shield=True):
             await parts.close()
-        group = parts.group
-        group.cancel_scope.cancel()
-        # The body's own exception is raised by the with statement, as itself: handed to the group
-        # it would come out inside an ExceptionGroup.
-        try:
-            await group.__aexit__(None, None, None)
-        except Exception as failure:
-            if error is None or isinstance(error, get_cancelled_exc_class()):
-                raise
-            log.exception("executor.background_failure", failure=repr(failure))
+        await leave(parts.group, error, "executor.background_failure")
 
     async def run(self, spec: ExecSpec) -> ExecResult:
         """Run one command to its end, in its session's sandbox or in one of its own.
@@ -260,10 +250,7 @@ class LocalDockerExecutor:
     def _opened(self) -> Parts:
         if self._parts is None or self._parts.sessions.closing:
             raise ExecutorClosedError("the executor is not open: use it in an 'async with' block")
-        if self._loop != lowlevel.current_token():
-            raise ExecutorClosedError(
-                "the executor was opened in another event loop", code="wrong-event-loop"
-            )
+        refuse_other_loop(self._loop, "executor")
         return self._parts
 
 

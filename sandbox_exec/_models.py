@@ -24,6 +24,7 @@ __all__ = [
     "SandboxInfo",
     "StreamName",
     "check_env",
+    "check_text",
     "encode_text",
 ]
 
@@ -41,19 +42,26 @@ _OPTIND = re.compile(r"[0-9]{1,9}\Z")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?\Z")
 
 
-def encode_text(text: object, what: str) -> bytes:
-    """Return a ``str`` as the bytes it stands for, surrogate escapes included.
+def check_text(text: object, what: str) -> str:
+    """Return a ``str`` that a program can be given.
 
-    :raises ValueError: for anything else, and for a NUL or a surrogate that stands for no byte:
-        neither can reach a program (hazard F8).
+    :raises ValueError: for anything else, and for a NUL, which ends every argument (hazard F8).
     """
     if not isinstance(text, str):
         message = f"{what} must be a str, not {type(text).__name__}"
         raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
     if "\0" in text:
         raise ValueError(f"{what} must not contain a NUL character")
+    return text
+
+
+def encode_text(text: object, what: str) -> bytes:
+    """Return a ``str`` as the bytes it stands for, surrogate escapes included.
+
+    :raises ValueError: as :func:`check_text`, and for a surrogate that stands for no byte.
+    """
     try:
-        return text.encode("utf-8", "surrogateescape")
+        return check_text(text, what).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise ValueError(f"{what} contains a lone surrogate at index {error.start}") from None
 

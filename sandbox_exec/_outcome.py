@@ -16,10 +16,11 @@ from sandbox_exec._frames import End, Ready
 from sandbox_exec._guest import PROTOCOL
 from sandbox_exec._models import ExecResult
 
+__all__ = ["Ended", "Lost", "NotStarted", "Report", "Verdict", "judge"]
+
 _SIGNALS: Final = 128
 _LAST_LINES: Final = 20
-
-__all__ = ["Ended", "Lost", "NotStarted", "Report", "Verdict", "judge"]
+_ENGINE_WORDS: Final = 16 * 1024
 
 
 @define
@@ -61,6 +62,11 @@ class Report:
     def over(self) -> bool:
         """Whether there is nothing more to come."""
         return not (self.end is None and self.refused is None and self.exit_code is None)
+
+    def overhear(self, *, stdout: bytes = b"", stderr: bytes = b"") -> None:
+        """Keep what came before the guest, as far as there is room for it."""
+        self.engine_stdout += stdout[: _ENGINE_WORDS - len(self.engine_stdout)]
+        self.engine_stderr += stderr[: _ENGINE_WORDS - len(self.engine_stderr)]
 
     @property
     def ready(self) -> bool:

@@ -185,10 +185,9 @@ def spawn_preset(what: Confinement) -> Preset:
 
     Source: S1's ``HARDENING_ARGS`` and ``startContainer``.
     """
-    memory = () if what.memory is None else (str(what.memory),)
     limits = (
         *(() if what.cpus is None else ("--cpus", f"{what.cpus:g}")),
-        *(part for size in memory for part in ("--memory", size, "--memory-swap", size)),
+        *(() if what.memory is None else _memory_cap(what.memory)),
         *("--pids-limit", str(_SPAWN_PIDS)),
     )
     network = () if what.network else ("--network", "none")
@@ -243,10 +242,14 @@ def _network(config: SandboxConfig) -> tuple[str, ...]:
 def _limits(config: SandboxConfig) -> tuple[str, ...]:
     return (
         *("--cpus", f"{config.cpus:g}"),
-        # Memory and swap together: without it, docker allows as much swap again.
-        *("--memory", str(config.memory), "--memory-swap", str(config.memory)),
+        *_memory_cap(config.memory),
         *("--pids-limit", str(config.pids_limit)),
     )
+
+
+def _memory_cap(size: int) -> tuple[str, ...]:
+    # Memory and swap together: without it, docker allows as much swap again.
+    return ("--memory", str(size), "--memory-swap", str(size))
 
 
 def _privileges(user: str, capabilities: Iterable[str]) -> tuple[str, ...]:

@@ -153,11 +153,7 @@ def _podman(answer: Json) -> EngineFacts:
     runtime = text_in(object_in(host, "ociRuntime"), "name", "")
     driver = text_in(store, "graphDriverName", "")
     backing = text_in(object_in(store, "graphStatus"), "Backing Filesystem", "")
-    named = {
-        "apparmor": "apparmorEnabled",
-        "seccomp": "seccompEnabled",
-        "selinux": "selinuxEnabled",
-    }
+    named = ("apparmor", "seccomp", "selinux")
     return EngineFacts(
         version=text_in(object_in(answer, "version"), "Version", "") or "unknown",
         rootless=rootless,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from attrs import Attribute
 
-from sandbox_exec._models import check_env
+from sandbox_exec._models import check_env, check_text
 from sandbox_exec._paths import file_path
 
 __all__ = [
@@ -38,13 +38,8 @@ def _check_text(text: object, what: str) -> int:
 
     The engine's API is JSON, in which bytes that are no UTF-8 cannot be said (hazard F8).
     """
-    if not isinstance(text, str):
-        message = f"{what} must be a str, not {type(text).__name__}"
-        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
-    if "\0" in text:
-        raise ValueError(f"{what} must not contain a NUL character")
     try:
-        size = len(text.encode())
+        size = len(check_text(text, what).encode())
     except UnicodeEncodeError as error:
         raise ValueError(f"{what} contains a surrogate at index {error.start}") from None
     if size > _LONGEST_WORD:

@@ -25,7 +25,6 @@ from sandbox_exec._spawn.streams import Inlet, Outlet
 
 __all__ = ["Child", "Handling"]
 
-_ENGINE_WORDS: Final = 16 * 1024
 _NO_OUTPUT: Final = 64
 _REST: Final = 2.0
 """Seconds for the rest of standard error, once the other stream has come to its end."""
@@ -184,13 +183,12 @@ class Child:
             while not before and frame is None:
                 data = await self._program.receive_stdout()
                 if not data:
-                    self._report.engine_stdout += self._scanner.flush()[:_ENGINE_WORDS]
+                    self._report.overhear(stdout=self._scanner.flush())
                     self._report.exit_code = await self._program.wait()
                     await self._stderr_end.wait()
                     return None
                 before, frame = self._scanner.feed(data)
-            room = _ENGINE_WORDS - len(self._report.engine_stdout)
-            self._report.engine_stdout += before[:room]
+            self._report.overhear(stdout=before)
             if frame is not None:
                 take(self._report, frame)
                 return frame
@@ -242,8 +240,7 @@ class Child:
             if ready:
                 await self.stderr.put(before)
             else:
-                room = _ENGINE_WORDS - len(self._report.engine_stderr)
-                self._report.engine_stderr += before[:room]
+                self._report.overhear(stderr=before)
             data = b""
             if frame is not None:
                 ready = ready or frame.word == "ready"

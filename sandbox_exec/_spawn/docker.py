@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Final, Self
 
-from anyio import CancelScope, Lock, create_task_group, get_cancelled_exc_class, lowlevel
+from anyio import CancelScope, Lock, create_task_group, lowlevel
 from anyio.abc import Process, TaskGroup
 from attrs import evolve
 
@@ -19,6 +19,7 @@ from sandbox_exec._docker.engine import cli_environment
 from sandbox_exec._docker.interface import CommandRunner
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import ExecutorClosedError, SandboxError
+from sandbox_exec._lifetime import leave, refuse_other_loop
 from sandbox_exec._log import Log
 from sandbox_exec._remedy import Rejected
 from sandbox_exec._spawn.checks import refuse_extra
@@ -109,14 +110,7 @@ class DockerBackend:
             self._closing = True
             if self._parts is not None:
                 await self._parts.sessions.close()
-        group.cancel_scope.cancel()
-        # As itself, and not in a group with what went wrong in the background.
-        try:
-            await group.__aexit__(None, None, None)
-        except Exception as failure:
-            if error is None or isinstance(error, get_cancelled_exc_class()):
-                raise
-            log.exception("spawn.background_failure", failure=repr(failure))
+        await leave(group, error, "spawn.background_failure")
 
     async def wrap_spawn(self, request: SpawnRequest) -> WrappedSpawn:
         """Return what to start, as a plain process of this host, in place of a request.
@@ -213,10 +207,7 @@ class DockerBackend:
     def _opened(self) -> TaskGroup:
         if self._group is None or self._closing:
             raise ExecutorClosedError("the backend is not open: use it in an 'async with' block")
-        if self._loop != lowlevel.current_token():
-            raise ExecutorClosedError(
-                "the backend was opened in another event loop", code="wrong-event-loop"
-            )
+        refuse_other_loop(self._loop, "backend")
         return self._group
 
     async def _assembled(self) -> Parts:

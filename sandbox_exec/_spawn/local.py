@@ -18,6 +18,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup
 from sandbox_exec._docker.interface import CliProcess
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import ExecutorClosedError
+from sandbox_exec._lifetime import leave
 from sandbox_exec._spawn.checks import refuse_extra
 from sandbox_exec._spawn.streams import Inlet, Outlet
 from sandbox_exec._spawn.values import SandboxEnvHint, SpawnRequest, WrappedSpawn
@@ -57,8 +58,7 @@ class LocalBackend:
     ) -> None:
         await self.dispose()
         if self._group is not None:
-            self._group.cancel_scope.cancel()
-            await self._group.__aexit__(None, None, None)
+            await leave(self._group, error, "spawn.background_failure")
 
     async def wrap_spawn(self, request: SpawnRequest) -> WrappedSpawn:
         """Return the request as it is, once its files are in place."""
