@@ -53,6 +53,7 @@ class Storm:
     total: int
     root: Path
     held: set[str] = field(factory=set)
+    back: anyio.Event = field(factory=anyio.Event)
     under_way: dict[str, set[str]] = field(factory=lambda: {name: set() for name in SESSIONS})
     attempts: list[Attempt] = field(factory=list)
     faults: list[tuple[str, float]] = field(factory=list)
@@ -60,9 +61,14 @@ class Storm:
     probes: int = 0
 
     async def work(self, session: str) -> None:
-        """Call after call in one session, as a caller does who waits longer after each failure."""
+        """Call after call in one session, as a caller does who waits longer after each failure, and
+        after the second until a daemon that was killed is back: that takes it up to half a minute.
+        """
         failures = 0
+        self.back.set()
         while self.next_number < self.total:
+            if failures > 1:
+                await self.back.wait()
             self.next_number += 1
             attempt = await self.call(self.next_number, session)
             self.attempts.append(attempt)
@@ -152,9 +158,13 @@ class Storm:
         ]
 
     async def kill_daemon(self) -> tuple[str, ...]:
+        self.back = anyio.Event()
         self.daemon.kill()
-        await anyio.sleep(self.chance.uniform(0, 1))
-        await anyio.to_thread.run_sync(self.daemon.start)
+        try:
+            await anyio.sleep(self.chance.uniform(0, 1))
+            await anyio.to_thread.run_sync(self.daemon.start)
+        finally:
+            self.back.set()
         return SESSIONS
 
     async def freeze_daemon(self) -> tuple[str, ...]:
