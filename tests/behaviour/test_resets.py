@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from anyio import create_task_group
 
-from sandbox_exec import SandboxBrokenError
+from sandbox_exec import LocalDockerExecutor, SandboxBrokenError
 
 from . import vocabulary as do
 from .calls import Caller, chat, failure, until
@@ -14,19 +14,25 @@ from .places import FakePlace
 pytestmark = pytest.mark.anyio
 
 
+async def two_refused(place: FakePlace, executor: LocalDockerExecutor, reason: str) -> list[Caller]:
+    """Make two calls at once that a guest refuses, and wait for what comes of them."""
+    hold = place.daemon.hold("exec")
+    callers = [Caller(executor, do.counts) for _ in range(2)]
+    for _ in callers:
+        place.daemon.refuse_next(reason)
+    async with create_task_group() as group:
+        for caller in callers:
+            group.start_soon(caller)
+        await hold.reached(2)
+        hold.release()
+    return callers
+
+
 async def test_a_sandbox_restarted_by_two_callers_at_once(place: FakePlace) -> None:
     """One restart serves both, and both are told."""
     async with place.executor() as executor:
         await chat(executor, do.counts)
-        hold = place.daemon.hold("exec")
-        callers = [Caller(executor, do.counts) for _ in range(2)]
-        for _ in callers:
-            place.daemon.refuse_next("fork")
-        async with create_task_group() as group:
-            for caller in callers:
-                group.start_soon(caller)
-            await hold.reached(2)
-            hold.release()
+        callers = await two_refused(place, executor, "fork")
         assert [caller.result is not None and caller.result.exit_code for caller in callers] == [
             0,
             0,
@@ -94,15 +100,7 @@ async def test_a_workspace_that_was_removed_under_its_sandbox(place: FakePlace) 
     async with place.executor(workspace_root="/srv/w") as executor:
         await chat(executor, do.counts)
         before = place.identity("chat")
-        hold = place.daemon.hold("exec")
-        callers = [Caller(executor, do.counts) for _ in range(2)]
-        for _ in callers:
-            place.daemon.refuse_next("workspace-gone")
-        async with create_task_group() as group:
-            for caller in callers:
-                group.start_soon(caller)
-            await hold.reached(2)
-            hold.release()
+        callers = await two_refused(place, executor, "workspace-gone")
         for caller in callers:
             assert caller.result is not None
             assert "workspace had been removed" in str(caller.result.reset)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.conftest import IMAGE, RealEngine, answers, engine_environment
 from tests.engine.executors import Box, Deployment, deployment
+from tests.engine.real_engine import IMAGE, RealEngine, answers, engine_environment
 
 from .exceptions import deviations
 from .report import Report

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from attrs import Factory, define
 
-from tests.engine.conftest import RealEngine
+from tests.engine.real_engine import RealEngine
 
 
 @define

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.behaviour.shared import BEHAVIOURS, Behaviour
-from tests.engine.conftest import RealEngine
+from tests.engine.real_engine import RealEngine
 from tests.engine.real_place import real_place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.conformance]

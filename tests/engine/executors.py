@@ -19,7 +19,7 @@ from sandbox_exec import (
 )
 from sandbox_exec._naming import LABEL_DEPLOYMENT, container_name, session_key
 
-from .conftest import RealEngine
+from .real_engine import RealEngine
 
 
 @frozen
@@ -89,9 +89,9 @@ class Box:
     executor: LocalDockerExecutor
     place: Deployment
 
-    async def run(self, command: str, **how: object) -> ExecResult:
+    async def run(self, command: str, session: str | None = session, **how: object) -> ExecResult:
         """Run a command in the session that most tests need only one of."""
-        return await self.executor.run(ExecSpec(command, self.session, **how))  # type: ignore[arg-type]  # passed through
+        return await self.executor.run(ExecSpec(command, session, **how))  # type: ignore[arg-type]  # passed through
 
     async def harvest(self, **limits: int) -> list[HarvestedFile]:
         """Drain the session's outbox."""

@@ -10,8 +10,8 @@ from attrs import define, field
 
 from sandbox_exec import LocalDockerExecutor
 
-from .conftest import RealEngine
 from .executors import Deployment, deployment
+from .real_engine import RealEngine
 
 
 @define

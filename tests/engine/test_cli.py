@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 from attrs import frozen
 
-from tests.engine.conftest import IMAGE, RealEngine
+from tests.engine.real_engine import IMAGE, RealEngine
 
 pytestmark = pytest.mark.engine
 

@@ -4,44 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from anyio import create_task_group, move_on_after, sleep
-from attrs import frozen
 
-from sandbox_exec import ContainerStartError, ExecResult, ExecSpec, LocalDockerExecutor
+from sandbox_exec import ContainerStartError, ExecResult, ExecSpec
 
-from .conftest import RealEngine
-from .executors import Deployment, deployment
+from .executors import Box, Deployment, deployment
+from .real_engine import RealEngine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
-
-
-@pytest.fixture
-def place(real_engine: RealEngine) -> Iterator[Deployment]:
-    """A deployment of the test's own."""
-    with deployment(real_engine) as made:
-        yield made
-
-
-@frozen
-class Box:
-    """An open executor and its deployment."""
-
-    executor: LocalDockerExecutor
-    place: Deployment
-
-    async def run(self, command: str, session: str | None = "chat", **how: object) -> ExecResult:
-        """Run a command in the session that most tests need only one of."""
-        return await self.executor.run(ExecSpec(command, session, **how))  # type: ignore[arg-type]  # passed through
-
-
-@pytest.fixture(params=["busybox", "debian"])
-async def box(request: pytest.FixtureRequest, place: Deployment) -> AsyncIterator[Box]:
-    """An executor on each of the two families of tools."""
-    async with place.executor(request.param) as executor:
-        yield Box(executor, place)
 
 
 CODES = [0, 1, 2, 77, 124, 125, 126, 127, 128, 130, 137, 143, 255]

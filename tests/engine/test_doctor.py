@@ -22,8 +22,8 @@ from sandbox_exec import (
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._probe import Bench
 from sandbox_exec._quota import disk_quota_works
-from tests.engine.conftest import IMAGE, RealEngine
 from tests.engine.executors import deployment
+from tests.engine.real_engine import IMAGE, RealEngine
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 

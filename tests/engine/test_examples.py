@@ -17,7 +17,7 @@ import httpx
 import pytest
 from attrs import frozen
 
-from tests.engine.conftest import IMAGE, RealEngine
+from tests.engine.real_engine import IMAGE, RealEngine
 
 pytestmark = pytest.mark.engine
 

@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,8 @@ from sandbox_exec import (
     TooLargeFile,
 )
 
-from .conftest import RealEngine
-from .executors import Box, Deployment, deployment
+from . import puts
+from .executors import Box, Deployment
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -41,13 +41,6 @@ NUMBERS = itertools.count()
 def anyio_backend() -> str:
     """Two backends on the fake are enough."""
     return "asyncio"
-
-
-@pytest.fixture
-def place(real_engine: RealEngine) -> Iterator[Deployment]:
-    """A deployment of the test's own."""
-    with deployment(real_engine) as made:
-        yield made
 
 
 @pytest.fixture(params=["busybox", "debian"])
@@ -143,28 +136,15 @@ async def test_what_a_put_replaces_hands_on_mode_and_owner(box: Box) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "code"),
-    [("inputs", "is-directory"), ("file/x", "bad-parent"), ("/proc/x", "bad-parent")],
-)
+@pytest.mark.parametrize(("path", "code"), puts.REFUSED)
 async def test_a_put_that_cannot_be(box: Box, path: str, code: str) -> None:
     """Says why, and the sandbox serves on."""
-    await box.run("touch file")
-    with pytest.raises(FileTransferError) as caught:
-        await box.executor.put_file(Box.session, path, b"x")
-    assert (caught.value.code, caught.value.path) == (code, path)
-    assert (await box.run("echo on")).stdout == "on\n"
+    await puts.is_refused(box, path, code)
 
 
 async def test_a_full_disk_leaves_the_old_content(box: Box) -> None:
     """And the next put finds room again."""
-    # The only bounded file system here that is not the host's disk.
-    where = "/run/sandbox-exec/big"
-    await box.executor.put_file(Box.session, where, b"old")
-    with pytest.raises(FileTransferError) as caught:
-        await box.executor.put_file(Box.session, where, b"x" * (200 * 2**20))
-    assert caught.value.code == "no-space"
-    assert await box.executor.read_file(Box.session, where) == TextFile("old", 3)
+    await puts.fills_the_disk(box)
     assert (await box.run("ls -A /run/sandbox-exec | grep put")).stdout == ""
 
 

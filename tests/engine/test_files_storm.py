@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,7 @@ from anyio import Event, create_task_group, move_on_after, sleep
 
 from sandbox_exec import HarvestedFile, LocalDockerExecutor, TextFile
 
-from .conftest import RealEngine
-from .executors import Box, Deployment, deployment
+from .executors import Box, Deployment
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -28,20 +27,6 @@ OUTBOX = "/workspace/outputs"
 def anyio_backend() -> str:
     """Two backends on the fake are enough."""
     return "asyncio"
-
-
-@pytest.fixture
-def place(real_engine: RealEngine) -> Iterator[Deployment]:
-    """A deployment of the test's own."""
-    with deployment(real_engine) as made:
-        yield made
-
-
-@pytest.fixture(params=["busybox", "debian"])
-async def box(request: pytest.FixtureRequest, place: Deployment) -> AsyncIterator[Box]:
-    """An executor on each of the two families of tools."""
-    async with place.executor(request.param) as executor:
-        yield Box(executor, place)
 
 
 async def test_a_cancelled_upload_changes_nothing(box: Box) -> None:

@@ -21,8 +21,8 @@ from attrs import Factory, define
 from sandbox_exec import ExecResult, ExecSpec, LocalDockerExecutor
 from sandbox_exec._naming import session_key
 
-from .conftest import RealEngine
 from .executors import Deployment, deployment
+from .real_engine import RealEngine
 from .sweeper import IDLE_AFTER, TTL
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

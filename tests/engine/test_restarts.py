@@ -6,8 +6,8 @@ import pytest
 
 from sandbox_exec import ExecSpec
 
-from .conftest import RealEngine
 from .executors import deployment
+from .real_engine import RealEngine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 

@@ -22,7 +22,7 @@ from sandbox_exec._guest import (
     keepalive_command,
 )
 from sandbox_exec.testing import FakeCall, FakeDaemon
-from tests.engine.conftest import IMAGE
+from tests.engine.real_engine import IMAGE
 from tests.engine.talk import Heard, Talk
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 
 from tests.behaviour.shared import BEHAVIOURS, Behaviour
 
-from .conftest import RealEngine
+from .real_engine import RealEngine
 from .real_place import RealPlace, real_place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

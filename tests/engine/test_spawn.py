@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -28,20 +28,13 @@ from sandbox_exec import (
     SpawnRequest,
 )
 
-from .conftest import RealEngine
-from .executors import Deployment, deployment
+from .executors import Deployment
 from .spawning import Outcome, backend_of, run, sh, start
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
 IMAGES = ("busybox", "debian")
 MIB = 2**20
-
-
-@pytest.fixture(name="place")
-def place_fixture(real_engine: RealEngine) -> Iterator[Deployment]:
-    with deployment(real_engine) as made:
-        yield made
 
 
 @pytest.fixture(name="backend")

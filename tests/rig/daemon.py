@@ -19,12 +19,11 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.rig import places
 from tests.rig.leftovers import remove_leftovers, sweep_abandoned
 from tests.rig.processes import ProcessId, RigError, wait_until
+from tests.rig.service import Service
 
 _CONTAINERD_CONFIG = """\
 version = 2
@@ -38,7 +37,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 """
 
 
-class PrivateDaemon:
+class PrivateDaemon(Service):
     """One private docker daemon; after ``stop`` nothing of it is left.
 
     ``network=False`` leaves out the bridge (faster to start, needs no iptables). ``data`` keeps
@@ -102,18 +101,6 @@ class PrivateDaemon:
     def pid(self) -> ProcessId | None:
         """The dockerd of now, ``None`` while it is down."""
         return self._dockerd if self._dockerd and self._dockerd.alive() else None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start what of it is not running, and wait until it answers."""

@@ -15,12 +15,11 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.rig import packages, places
 from tests.rig.leftovers import remove_leftovers, sweep_abandoned
 from tests.rig.processes import ProcessId, RigError
+from tests.rig.service import Service
 
 _CONTAINERS_CONF = """\
 [containers]
@@ -62,7 +61,7 @@ exec nsenter --net={runtime}/netns {podman} "$@"
 """
 
 
-class PrivatePodman:
+class PrivatePodman(Service):
     """One private podman, there from ``start`` to ``stop``; nothing of it is left afterwards."""
 
     driver = "overlay"
@@ -95,18 +94,6 @@ class PrivatePodman:
             "SANDBOX_EXEC_ENGINE": "podman",
             "PATH": f"{self.runtime}/bin:{os.environ.get('PATH', os.defpath)}",
         }
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Install what is missing and write the configuration; podman has no daemon to start."""

@@ -13,14 +13,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.rig import packages
 from tests.rig.daemon import PrivateDaemon
 from tests.rig.leftovers import unmount_below
 from tests.rig.nested_rootfs import NEWER_DEBIAN
 from tests.rig.processes import ProcessId, RigError, descendants, kill_all, wait_until
+from tests.rig.service import Service
 
 # The defaults of sshd, MaxSessions 10 and MaxStartups 10:30:100, are left as they are: they are
 # what a user meets.
@@ -67,7 +66,7 @@ mount -t proc proc {root}/proc && exec chroot {root} /usr/sbin/sshd -D -e -f /et
 """
 
 
-class RemoteHost:
+class RemoteHost(Service):
     """One sshd in front of one daemon, there from ``start`` to ``stop``.
 
     The ssh names ``remote`` (one multiplexed connection), ``plain`` (a connection for each call),
@@ -90,18 +89,6 @@ class RemoteHost:
     def path(self) -> str:
         """A PATH whose ssh knows the names."""
         return f"{self.directory}/bin:{os.environ.get('PATH', os.defpath)}"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Make the file system, keys and configuration, and start sshd."""

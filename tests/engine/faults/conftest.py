@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.conftest import RealEngine
 from tests.engine.faults.freezer import set_frozen
 from tests.engine.faults.outside import Outside
+from tests.engine.real_engine import RealEngine
 from tests.rig.daemon import PrivateDaemon
 from tests.rig.images import ensure_images
 from tests.rig.processes import RigError
