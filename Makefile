@@ -23,7 +23,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 UNIT_PATHS = $(wildcard tests/unit tests/behaviour tests/process)
 FAST = not engine and not soak
 # These mostly wait, so they do it side by side; under coverage they compute, so fewer do,
-# and the engine's tests share one daemon, two at a time.
+# and the engine's tests share one daemon, three at a time.
 SPREAD := -n 6 --dist worksteal
 
 .PHONY: help
@@ -73,7 +73,7 @@ test: $(STAMP)  ## the whole suite on a real engine, with coverage
 	$(BIN)/coverage erase
 	$(PY) -m coverage run -m pytest $(UNIT_PATHS) -m '$(FAST)' -n 3 --dist worksteal $(PYTEST_ARGS)
 	SANDBOX_EXEC_REQUIRE_ENGINE=docker $(PY) -m tests.rig run --images all -- \
-	    $(PY) -m coverage run -m pytest -m 'engine and not soak' -n 2 --dist loadfile $(PYTEST_ARGS)
+	    $(PY) -m coverage run -m pytest -m 'engine and not soak' -n 3 --dist loadfile $(PYTEST_ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

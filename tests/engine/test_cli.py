@@ -66,7 +66,7 @@ class Shell:
             finally:
                 process.kill()
 
-    def ask(self, *words: str) -> str:
+    def ask(self, *words: str, check: bool = True) -> str:
         """What the engine itself says."""
         argv = [self.engine.program, *words]
         answer = subprocess.run(
@@ -74,7 +74,7 @@ class Shell:
             env=dict(self.engine.environment),
             capture_output=True,
             timeout=PATIENCE,
-            check=True,
+            check=check,
         )
         return answer.stdout.decode()
 
@@ -83,8 +83,10 @@ class Shell:
         return self.ask("ps", "--all", "--quiet", "--filter", mine).split()
 
     def runs_inside(self, command: str) -> bool:
+        # One that is still being started, or removed by now, has no processes to show.
         return any(
-            command in self.ask("top", name, "-eo", "pid,args") for name in self.containers()
+            command in self.ask("top", name, "-eo", "pid,args", check=False)
+            for name in self.containers()
         )
 
 
@@ -93,7 +95,8 @@ def shell(real_engine: RealEngine) -> Iterator[Shell]:
     shell = Shell(real_engine, f"cli-{secrets.token_hex(6)}")
     yield shell
     for name in shell.containers():
-        shell.ask("rm", "--force", "--volumes", name)
+        # A one-off may be on its way out by itself.
+        shell.ask("rm", "--force", "--volumes", name, check=False)
 
 
 def wait_until_it_runs(shell: Shell, command: str, process: subprocess.Popen[bytes]) -> None:
