@@ -11,12 +11,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, assert_never
 
 from anyio import to_thread
 
+from sandbox_exec._cli_output import line
 from sandbox_exec._errors import FileTransferError
 from sandbox_exec._executor import LocalDockerExecutor
 from sandbox_exec._files import Content
@@ -89,7 +89,17 @@ def work(
 ) -> Callable[[], Awaitable[str]]:
     """Return what a verb does once the executor is open; it returns what is to be printed."""
     verb = {"put": _put, "get": _get, "harvest": _harvest}[options.verb]
-    return partial(verb, executor, options)
+
+    async def told() -> str:
+        try:
+            return await verb(executor, options)
+        finally:
+            # A file that is missing may be so because the sandbox was rebuilt just now.
+            reset = executor.pending_reset(options.session)
+            if reset is not None and sys.stderr is not None:
+                sys.stderr.write(line(f"the sandbox is not as it was: {reset}"))
+
+    return told
 
 
 async def _put(executor: LocalDockerExecutor, options: argparse.Namespace) -> str:

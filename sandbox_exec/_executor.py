@@ -202,6 +202,18 @@ class LocalDockerExecutor:
             max_total_bytes=max_total_bytes,
         )
 
+    def pending_reset(self, session: str) -> str | None:
+        """Return what the next command's result will say in ``reset``, as far as is known now.
+
+        For whoever reads or writes files first, whose results have no such place: a file may be
+        missing because its sandbox was rebuilt.
+
+        :raises ValueError: for an empty id.
+
+        Source: hazard S16.
+        """
+        return self._opened().sessions.pending(session_key(session))
+
     async def dispose_session(self, session: str) -> None:
         """Remove a conversation's container and workspace; end what runs in it first.
 

@@ -166,7 +166,7 @@ class Files:
         failing: bool = False,
     ) -> int:
         try:
-            result = await self._sessions.run(key, script, self._bounds)
+            result = await self._sessions.run(key, script, self._bounds, tells=False)
         except FileTransferError as error:
             words = str(error) if error.path is not None else f"{path}: {error}"
             raise error.fresh(path=path, message=words) from None

@@ -15,6 +15,7 @@ from typing import Final
 from attrs import frozen
 
 from sandbox_exec._config import SandboxConfig
+from sandbox_exec._docker.argv import existing_mount
 from sandbox_exec._docker.engine import without_proxies
 from sandbox_exec._guest import PROTOCOL, STATE_DIR, WORKSPACE, keepalive_command
 from sandbox_exec._naming import (
@@ -191,7 +192,7 @@ def spawn_preset(what: Confinement) -> Preset:
         *("--pids-limit", str(_SPAWN_PIDS)),
     )
     network = () if what.network else ("--network", "none")
-    mount = () if what.mount is None else ("--volume", f"{what.mount}:{WORKSPACE}", *_WORKDIR)
+    mount = () if what.mount is None else (*existing_mount(what.mount, WORKSPACE), *_WORKDIR)
     privileges = _privileges(what.user, _SPAWN_CAPABILITIES)
     wishes = () if what.disk is None else ("--storage-opt", f"size={what.disk}")
     runtime = () if what.runtime is None else ("--runtime", what.runtime)

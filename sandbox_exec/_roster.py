@@ -70,6 +70,10 @@ class Roster:
             session = self._sessions[key] = Session(key, self._clock())
         return session
 
+    def find(self, key: str) -> Session | None:
+        """Return a session's state, if there is any."""
+        return self._sessions.get(key)
+
     def all(self) -> tuple[Session, ...]:
         """Return the sessions there are now."""
         return tuple(self._sessions.values())

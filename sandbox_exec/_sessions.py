@@ -7,7 +7,7 @@ have run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -65,15 +65,32 @@ class SessionMap:
     closing: bool = False
 
     async def run(
-        self, key: str, script: Scripts, bounds: Bounds, *, user: str | None = None
+        self,
+        key: str,
+        script: Scripts,
+        bounds: Bounds,
+        *,
+        user: str | None = None,
+        tells: bool = True,
     ) -> ExecResult:
         """Run a request in a session's sandbox.
+
+        :param tells: whether somebody reads in the result what was lost; else the next one says it.
 
         :raises SandboxError: one of its leaves, as ``design.md``'s table of endings says.
         :raises ValueError: for input that only the sandbox could reject, such as its user.
         """
         async with self.visit(key) as (session, visit):
-            return await self._run(session, visit, script, bounds, user)
+            result, losses = await self._run(session, visit, script, bounds, user)
+            if not tells:
+                return result
+            session.untold = [loss for loss in session.untold if loss not in losses]
+            return evolve(result, reset=_told(losses))
+
+    def pending(self, key: str) -> str | None:
+        """Return what was lost in a session that no result has said yet."""
+        session = self.roster.find(key)
+        return None if session is None else _told(session.untold)
 
     async def exists(self, key: str) -> bool:
         """Return whether a session has a sandbox, or files that outlive one.
@@ -124,7 +141,8 @@ class SessionMap:
 
     async def _run(
         self, session: Session, visit: Visit, script: Scripts, bounds: Bounds, user: str | None
-    ) -> ExecResult:
+    ) -> tuple[ExecResult, tuple[str, ...]]:
+        """Return what came of a request, and what had been lost when it was made."""
         healing = Healing()
         while True:
             started = await self.keeper.acquire(session)
@@ -140,11 +158,12 @@ class SessionMap:
             )
             verdict = await self._converse(session.key, visit.call)
             if isinstance(verdict, Ended):
-                losses += self._restarted_by_others(session, visit.call)
-                session.untold = [loss for loss in session.untold if loss not in losses]
+                restarted = self._restarted_by_others(session, visit.call)
+                session.untold += restarted
+                losses += restarted
                 if verdict.unkillable:
                     await self._end_the_unkillable(session, started)
-                return evolve(verdict.result, reset="; then ".join(losses) or None)
+                return verdict.result, losses
             if isinstance(verdict, Lost):
                 if not visit.call.report.reaped:
                     session.unreaped.append(visit.call.tag)
@@ -207,6 +226,10 @@ class SessionMap:
             await self._remove_with(session)
         session.flight = None
         self.roster.drop(session.key)
+
+
+def _told(losses: Iterable[str]) -> str | None:
+    return "; then ".join(losses) or None
 
 
 def closed(**facts: Any) -> ExecutorClosedError:  # noqa: ANN401  # the error's arguments

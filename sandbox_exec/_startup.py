@@ -18,7 +18,7 @@ from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
 from sandbox_exec._docker.diagnose import Fault, diagnose
 from sandbox_exec._docker.interface import Argv, Completed, NoAnswer
-from sandbox_exec._docker.inventory import ContainerFacts, EngineState, Inventory
+from sandbox_exec._docker.inventory import ContainerFacts, EngineState
 from sandbox_exec._errors import ContainerStartError, SandboxBrokenError
 from sandbox_exec._image import ImageSource
 from sandbox_exec._log import Log
@@ -27,6 +27,7 @@ from sandbox_exec._policy import Policy, Preset, changed_parts
 from sandbox_exec._start_error import start_error_from
 from sandbox_exec._storage import Storage
 from sandbox_exec._tool_text import BROKEN_HINT, START_HINT
+from sandbox_exec._trial import try_out
 
 __all__ = ["Started", "Starter"]
 
@@ -85,7 +86,7 @@ class Starter:
         deadline = self._clock() + self._config.start_timeout
         while True:
             inventory = await self._client.inspect(name, self._config.image)
-            container = _only(inventory, name)
+            container = inventory.container(name)
             policy = await self.images.policy(inventory, container)
             step = disposition(
                 container,
@@ -157,7 +158,7 @@ class Starter:
             case Disposition.UNPAUSE:
                 await self._client.control(command_line.unpause(container.id))
             case Disposition.RECREATE:
-                attempt.reset = await self._replace(container, policy)
+                attempt.reset = await self._replace(attempt.key, container, policy)
             case _:
                 await sleep(_LOOK_EVERY)
         return None
@@ -193,7 +194,7 @@ class Starter:
         :raises DaemonUnavailableError: when the engine does not say.
         """
         name = self.name(key)
-        found = _only(await self._client.inspect(name), name)
+        found = (await self._client.inspect(name)).container(name)
         deployment, kind = self._config.deployment, self._preset.kind
         return found if found is not None and is_ours(found, deployment, key, kind) else None
 
@@ -205,15 +206,14 @@ class Starter:
 
     async def _create(self, name: str, key: str, policy: Policy) -> str | None:
         """Make the container and return its id, or ``None`` if somebody else has."""
-        await self.storage.check()
-        await self.storage.prepare(key)
-        preset, wishes = self._preset, () if self._unfulfilled else self._preset.wishes
+        await self.storage.make_room(key)
+        deployment, kind = self._config.deployment, self._preset.kind
         argv = command_line.run_detached(
             name,
-            labels=policy.labels(deployment=self._config.deployment, kind=preset.kind, key=key),
-            flags=(*preset.flags(key, self.storage.makes_directories), *wishes),
+            labels=policy.labels(deployment=deployment, kind=kind, key=key),
+            flags=self._flags(key),
             image=self._config.image,
-            command=preset.command,
+            command=self._preset.command,
         )
         answer = await self._patiently(argv, name)
         if answer.exit_code == 0:
@@ -231,8 +231,12 @@ class Starter:
             return None
         raise start_error_from(f"{name} could not be started", self._client.line(argv), answer)
 
+    def _flags(self, key: str) -> tuple[str, ...]:
+        wishes = () if self._unfulfilled else self._preset.wishes
+        return (*self._preset.flags(key, self.storage.makes_directories), *wishes)
+
     async def _discard_unstarted(self, name: str, policy: Policy) -> None:
-        container = _only(await self._client.inspect(name), name)
+        container = (await self._client.inspect(name)).container(name)
         if (
             container is not None
             and container.state is EngineState.CREATED
@@ -264,7 +268,10 @@ class Starter:
             raise start_error_from(what, self._client.line(argv), answer)
         return None
 
-    async def _replace(self, container: ContainerFacts, policy: Policy) -> str:
+    async def _replace(self, key: str, container: ContainerFacts, policy: Policy) -> str:
+        await self.images.ensure()
+        await self.storage.make_room(key)
+        await try_out(self._config, self._client, self._flags(key), container.name)
         parts = changed_parts(policy, container.labels)
         changed = ", ".join(parts) or "its state"
         log.info("sandbox.replaced", container=container.name, changed=changed)
@@ -309,10 +316,5 @@ _GONE_MEANWHILE: Final = frozenset(
 
 
 def _broken(container: ContainerFacts, why: str) -> SandboxBrokenError:
-    return SandboxBrokenError(
-        f"{container.name} can no longer run: {why}", code="no-shell", hint=BROKEN_HINT
-    )
-
-
-def _only(inventory: Inventory, name: str) -> ContainerFacts | None:
-    return next((c for c in inventory.containers if c.name == name), None)
+    what = f"{container.name} can no longer run: {why}"
+    return SandboxBrokenError(what, code="no-shell", hint=BROKEN_HINT)

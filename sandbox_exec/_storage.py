@@ -77,15 +77,16 @@ class Storage:
                     hint=DISK_HINT,
                 )
 
-    async def prepare(self, key: str) -> None:
-        """Make the workspace root on the daemon's host, with mode 0700, once.
+    async def make_room(self, key: str) -> None:
+        """Check the disk, and make the workspace root on the daemon's host, with mode 0700, once.
 
         And a workspace in it, where the engine will not. A file made in a workspace keeps its suid
         bit on the host, so nobody but root may get at it (hazard R5). Done in a container, because
         the host may be another machine; but for the root of an engine that makes no directories.
 
-        :raises ContainerStartError: when it cannot be made or closed.
+        :raises ContainerStartError: as ``check``, and when it cannot be made or closed.
         """
+        await self.check()
         root = self._config.workspace_root
         if root is None:
             return

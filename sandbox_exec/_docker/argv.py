@@ -13,6 +13,7 @@ from sandbox_exec._docker.interface import Argv
 __all__ = [
     "context",
     "exec_stdin",
+    "existing_mount",
     "image_inspect",
     "info",
     "inspect",
@@ -181,3 +182,15 @@ def list_containers(*filters: str) -> Argv:
     """List containers, stopped ones too, one JSON object a line."""
     wanted = [part for text in filters for part in ("--filter", text)]
     return ("ps", "--all", "--no-trunc", *wanted, "--format", "{{json .}}")
+
+
+def existing_mount(source: str, target: str) -> Argv:
+    """Return the flags that mount a directory of the engine's host, which must be there.
+
+    For ``--volume`` docker makes what is not there, and a mistyped path is an empty directory.
+    """
+    # A line of CSV, in which a quote is doubled and its field quoted.
+    named = f"source={source}"
+    if '"' in named:
+        named = '"' + named.replace('"', '""') + '"'
+    return ("--mount", f"type=bind,{named},target={target}")

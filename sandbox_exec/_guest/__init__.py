@@ -80,8 +80,12 @@ def spawn_script() -> str:
 
 
 def spawn_command(*words: str) -> tuple[str, ...]:
-    """Return the arguments to ``sh`` that run a spawned process; see ``spawn.sh`` for the words."""
-    return ("-c", f'eval "${SPAWN_VARIABLE}"', "sandbox-exec-spawn", STATE_DIR, *words)
+    """Return the arguments to ``sh`` that run a spawned process; see ``spawn.sh`` for the words.
+
+    Without its environment it is nothing, which must not look like success.
+    """
+    script = f'eval "${{{SPAWN_VARIABLE}:?start this with options.env as its environment}}"'
+    return ("-c", script, "sandbox-exec-spawn", STATE_DIR, *words)
 
 
 def keepalive_command(home: str = WORKSPACE) -> tuple[str, ...]:

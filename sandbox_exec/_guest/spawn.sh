@@ -1,5 +1,5 @@
 # Runs one spawned process: takes its tag, leaves its mark, and ends as it ends. Called as:
-# sh -c 'eval "$SANDBOX_EXEC_SPAWN"' NAME STATE_DIR MARK NONCE CWD PIECES COMMAND ARGUMENT...
+# sh -c 'eval "${SANDBOX_EXEC_SPAWN:?...}"' NAME STATE_DIR MARK NONCE CWD PIECES COMMAND ARGUMENT...
 #
 # MARK is TAG, or NUMBER-TAG where processes share a tag. The variables are shell text in so many
 # PIECES, SANDBOX_EXEC_ENV0 and on, so that none of them steers the engine's program or this shell.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from anyio import create_task_group
 
-from sandbox_exec import LocalDockerExecutor, SandboxBrokenError
+from sandbox_exec import ContainerStartError, LocalDockerExecutor, SandboxBrokenError
 
 from . import vocabulary as do
 from .calls import Caller, chat, failure, until
@@ -107,3 +109,57 @@ async def test_a_workspace_that_was_removed_under_its_sandbox(place: FakePlace) 
         assert place.identity("chat") != before
         assert len([argv for argv in place.ran("run") if "--detach" in argv]) == 2
         assert (await chat(executor, do.counts)).reset is None
+
+
+@pytest.mark.parametrize("kind", ["removed", "stopped", "policy", "restarted"])
+async def test_a_file_operation_keeps_the_word_for_the_next_command(
+    place: FakePlace, kind: str
+) -> None:
+    """Its own result has no place for it; who asks can know before (S16)."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+        assert executor.pending_reset("chat") is None
+        if kind == "removed":
+            place.remove("chat")
+        elif kind == "stopped":
+            place.daemon.stop(place.name("chat"))
+        elif kind == "restarted":
+            place.daemon.stop(place.name("chat"))
+            place.daemon.start(place.name("chat"))
+        async with place.executor(memory="100m") as other:
+            one = other if kind == "policy" else executor
+            await one.read_file("chat", "x")
+            await one.put_file("chat", "y", b"")
+            known = one.pending_reset("chat")
+            result = await chat(one, do.shows_count)
+            assert result.reset is not None
+            assert result.reset == known
+            assert one.pending_reset("chat") is None
+            assert (await chat(one, do.shows_count)).reset is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"image": "absent"}, "absent"),
+        ({"runtime": "nosuch"}, "unknown or invalid runtime"),
+    ],
+)
+async def test_what_cannot_be_replaced_stays(
+    place: FakePlace, settings: dict[str, Any], words: str
+) -> None:
+    """A mistyped setting costs nobody their files."""
+    async with place.executor() as executor:
+        await chat(executor, do.counts)
+    if "runtime" in settings:
+        place.daemon.fail_next(
+            "run --rm",
+            stderr="docker: Error response from daemon: unknown or invalid runtime name: nosuch.\n",
+            exit_code=125,
+        )
+    async with place.executor(**settings) as executor:
+        error = await failure(executor, ContainerStartError, do.counts)
+        assert (words in str(error), error.started) == (True, False)
+    async with place.executor() as executor:
+        result = await chat(executor, do.shows_count)
+    assert (result.stdout, result.reset, place.ran("rm")) == ("x\n", None, [])

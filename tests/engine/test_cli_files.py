@@ -67,3 +67,12 @@ def test_a_signal_ends_a_put(shell: Shell) -> None:
         finally:
             process.kill()
     assert shell.call("get", "s", "f").stdout == b"old"
+
+
+def test_other_settings_are_told(shell: Shell) -> None:
+    """A file that is missing since the sandbox was replaced is not just missing."""
+    assert shell.call("put", "s", "-", "f", stdin=b"x").stderr == b""
+    ended = shell.call("get", "--memory", "300m", "s", "f")
+    assert (ended.returncode, ended.stdout) == (125, b"")
+    assert b"the sandbox is not as it was: its policy changed (limits)" in ended.stderr
+    assert b"f is not there" in ended.stderr

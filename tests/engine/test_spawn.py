@@ -18,6 +18,7 @@ import pytest
 from anyio import create_task_group
 
 from sandbox_exec import (
+    ContainerStartError,
     DockerBackend,
     LocalDockerExecutor,
     SandboxBrokenError,
@@ -314,6 +315,28 @@ async def test_a_mounted_workspace_is_the_hosts(
         assert (root / "sub/new").stat().st_uid == int(user.partition(":")[0])
         assert sorted(path.name for path in root.iterdir()) == ["placed", "sub"]
         assert root.stat().st_mode & 0o777 == 0o777
+    finally:
+        subprocess.run(["rm", "-rf", root], check=True)
+
+
+async def test_a_workspace_that_is_not_there_is_not_made(place: Deployment) -> None:
+    """A mistyped path is an error, not an empty project."""
+    root = Path(f"/var/tmp/{place.name}-mistyped")
+    async with backend_of(place, mount_workspace=True, workspace_root=root) as backend:
+        with pytest.raises(ContainerStartError) as caught:
+            await run(backend, sh("true"))
+        assert (caught.value.code, str(root) in str(caught.value)) == ("bad-mount", True)
+    assert not root.exists()
+
+
+async def test_a_workspace_of_any_name(place: Deployment) -> None:
+    """Quotes and blanks in it included."""
+    root = Path(f"/var/tmp/{place.name} \"of\" 'mine'")
+    root.mkdir()
+    try:
+        async with backend_of(place, mount_workspace=True, workspace_root=root) as backend:
+            await run(backend, sh("echo x >made"))
+        assert (root / "made").read_text() == "x\n"
     finally:
         subprocess.run(["rm", "-rf", root], check=True)
 

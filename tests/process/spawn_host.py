@@ -11,7 +11,7 @@ from typing import IO, cast
 from attrs import define
 
 from sandbox_exec._frames import Conversation, Frame, FrameScanner, new_conversation
-from sandbox_exec._guest import SPAWN_VARIABLE, spawn_script
+from sandbox_exec._guest import SPAWN_VARIABLE, spawn_command, spawn_script
 from sandbox_exec._spawn.line import spawn_line
 
 from .guest_host import SHELLS
@@ -84,7 +84,7 @@ def wrap(
         [
             *(unshare, "--pid", "--fork", "--mount-proc", "--kill-child"),
             *("/bin/sh", "-c", '"$@"; exit $?', "init", *prefix, program, *SHELLS[shell][1:]),
-            *("-c", f'eval "${SPAWN_VARIABLE}"', "sandbox-exec-spawn", str(state), *words),
+            *(*spawn_command()[:3], str(state), *words),
         ],
         env=variables,
         stdin=subprocess.PIPE,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from sandbox_exec._frames import Frame, new_conversation, reap_request, signal_request
+from sandbox_exec._guest import spawn_command
 
 from .guest_host import SHELLS, Guest, eventually, missing
 from .spawn_host import Wrapper, wrap
@@ -253,3 +256,15 @@ def test_a_guest_signals_and_reaps_a_spawned_process(shell: str, tmp_path: Path)
         left = guest.run(f"pgrep -fx 'sleep 60'; kill -0 {int(stdout)} && echo alive")[0]
         assert left == b""
         assert not mark.exists()
+
+
+def test_without_its_environment_it_fails(shell: str) -> None:
+    """An environment that was forgotten must not look like success."""
+    bare = subprocess.run(
+        [*SHELLS[shell], *spawn_command("1", "-", "", "0", "true")],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        check=False,
+    )
+    assert bare.returncode in {1, 2, 127}
+    assert b"start this with options.env as its environment" in bare.stderr

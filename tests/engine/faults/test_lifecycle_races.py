@@ -268,6 +268,24 @@ async def test_a_changed_policy_replaces_the_container(
     assert await shared.containers() == [shared.name("chat")]
 
 
+@pytest.mark.parametrize("settings", [{"image": "sandbox-exec/bsybox"}, {"runtime": "nosuch"}])
+@asyncio_only
+async def test_what_cannot_be_replaced_stays(shared: Outside, settings: dict[str, str]) -> None:
+    """A mistyped setting costs nobody their files."""
+    async with shared.executor() as executor:
+        await told(executor, "chat", "echo old > kept")
+    before = await shared.born("chat")
+    async with shared.executor(**settings) as executor:
+        with pytest.raises(ContainerStartError) as caught:
+            await executor.run(ExecSpec("true", "chat"))
+        assert caught.value.started is False
+    assert await shared.born("chat") == before
+    async with shared.executor() as executor:
+        result = await executor.run(ExecSpec("cat kept", "chat"))
+        assert (result.stdout, result.reset) == ("old\n", None)
+    assert await shared.containers() == [shared.name("chat")]
+
+
 async def test_leaving_the_block_ends_calls_and_keeps_the_container(shared: Outside) -> None:
     """Calls in flight get their error with what was said so far; nothing of them stays inside."""
     caught: list[ExecutorClosedError] = []
