@@ -117,6 +117,7 @@ demo: $(STAMP)  ## the main job, for real: two commands in one session
 .PHONY: docs
 docs: $(STAMP)  ## build the documentation; warnings are errors
 	$(BIN)/sphinx-build --quiet -W --keep-going -b html docs docs/_build/html
+	@echo "docs: open $(abspath docs/_build/html/index.html)"
 
 .PHONY: bench
 bench: $(STAMP)  ## measure against bare `docker exec` and the peers

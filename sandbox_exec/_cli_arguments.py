@@ -26,6 +26,7 @@ DEFAULT_IMAGE: Final = "debian:stable-slim"
 
 _DESCRIPTION: Final = "Run commands in sandboxes: docker containers with limits."
 
+_VARIABLE: Final = "a variable for the command, any number of times; without =VALUE, our own value"
 _EPILOG: Final = f"""\
 One word after -- is a shell command line; several words are one command and its arguments, quoted.
 Exit status: the command's own; 2 wrong arguments; {TIMED_OUT} killed by its time limit;
@@ -129,7 +130,7 @@ def make_parser() -> Parser:
         metavar="SECONDS",
         help=f"the command's time limit, of any length (default: {_default('default_timeout'):g})",
     )
-    add("--env", action="append", default=[], metavar="NAME[=VALUE]", help="without VALUE: ours")
+    add("--env", action="append", default=[], metavar="NAME[=VALUE]", help=_VARIABLE)
     add(
         "--cwd",
         metavar="DIR",
@@ -140,12 +141,12 @@ def make_parser() -> Parser:
     add("--json", action="store_true", help="print one JSON object with all that is known")
     files = add_verbs(verbs.add_parser)
     remove = verbs.add_parser("rm", help="remove a session's sandbox and files", allow_abbrev=False)
-    remove.add_argument("session", metavar="SESSION")
+    remove.add_argument("session", metavar="SESSION", help="whose sandbox")
     info = verbs.add_parser("info", help="say what a sandbox is given", allow_abbrev=False)
     info.add_argument("--json", action="store_true", help="print one JSON object")
     doctor = add_doctor(verbs.add_parser)
     for verb in (run, *files, remove, info, doctor):
-        _add_settings(verb, of_a_sandbox=verb is not remove)
+        _add_settings(verb, of_a_sandbox=verb is not remove, of_output=verb is run)
     return parser
 
 
@@ -153,10 +154,11 @@ def _default(name: str) -> Any:  # noqa: ANN401  # each setting's own type
     return fields_dict(SandboxConfig)[name].default
 
 
-def _add_settings(parser: argparse.ArgumentParser, *, of_a_sandbox: bool) -> None:
+def _add_settings(parser: argparse.ArgumentParser, *, of_a_sandbox: bool, of_output: bool) -> None:
     """Add the options that are settings; those left out stay out, for the defaults to hold.
 
     :param of_a_sandbox: also those that only matter where one is made.
+    :param of_output: also those that only matter where a command prints.
     """
     group = parser.add_argument_group("settings", argument_default=argparse.SUPPRESS)
     add = group.add_argument
@@ -168,6 +170,7 @@ def _add_settings(parser: argparse.ArgumentParser, *, of_a_sandbox: bool) -> Non
         memory = size_in_words(_default("memory"))
         add("--memory", metavar="SIZE", help=f"such as 64m; no swap beyond it (default: {memory})")
         add("--runtime", metavar="NAME", help="the OCI runtime, such as runsc (default: engine's)")
+    if of_output:
         add(
             "--max-output-bytes",
             type=int,

@@ -37,6 +37,8 @@ __all__ = ["VERBS", "add_verbs", "check", "store", "work"]
 
 VERBS: Final = frozenset({"put", "get", "harvest"})
 
+_SESSION: Final = "whose sandbox"
+_RELATIVE: Final = "in the sandbox; a relative one starts at /workspace"
 _MAX_BYTES: Final = 64 * 2**20
 _MAX_FILES: Final = 1000
 _READ_AT_ONCE: Final = 2**20
@@ -47,25 +49,40 @@ _BAR_EVERY: Final = 0.1
 def add_verbs(add: Callable[..., argparse.ArgumentParser]) -> list[argparse.ArgumentParser]:
     """Return the parsers of the verbs, each made by ``add``."""
     put = add("put", help="write a file in a session's sandbox", allow_abbrev=False)
-    put.add_argument("session", metavar="SESSION")
+    put.add_argument("session", metavar="SESSION", help=_SESSION)
     put.add_argument("local", metavar="LOCAL", help="the file here; - for standard input")
-    put.add_argument("remote", metavar="REMOTE", help="relative to /workspace")
+    put.add_argument("remote", metavar="REMOTE", help=f"the path {_RELATIVE}")
     get = add("get", help="read a file of a session's sandbox", allow_abbrev=False)
-    get.add_argument("session", metavar="SESSION")
-    get.add_argument("remote", metavar="REMOTE", help="relative to /workspace")
-    get.add_argument("local", metavar="LOCAL", nargs="?", default="-", help="- or left out: print")
+    get.add_argument("session", metavar="SESSION", help=_SESSION)
+    get.add_argument("remote", metavar="REMOTE", help=f"the path {_RELATIVE}")
     get.add_argument(
-        "--max-bytes", type=int, dest="max_read_bytes", default=_MAX_BYTES, metavar="BYTES"
+        "local",
+        metavar="LOCAL",
+        nargs="?",
+        default="-",
+        help="where it goes here; - or left out: it is printed",
+    )
+    get.add_argument(
+        "--max-bytes",
+        type=int,
+        dest="max_read_bytes",
+        default=_MAX_BYTES,
+        metavar="BYTES",
+        help="refuse a larger file (default: %(default)s)",
     )
     harvest = add(
         "harvest", help="move the files out of a directory of the sandbox", allow_abbrev=False
     )
-    harvest.add_argument("session", metavar="SESSION")
-    harvest.add_argument("remote", metavar="DIR", help="relative to /workspace")
-    harvest.add_argument("local", metavar="LOCAL_DIR", help="made if missing")
-    harvest.add_argument("--max-files", type=int, default=_MAX_FILES, metavar="NUMBER")
-    harvest.add_argument("--max-bytes", type=int, default=_MAX_BYTES, metavar="BYTES")
-    harvest.add_argument("--max-total-bytes", type=int, metavar="BYTES")
+    harvest.add_argument("session", metavar="SESSION", help=_SESSION)
+    harvest.add_argument("remote", metavar="DIR", help=f"the directory {_RELATIVE}")
+    harvest.add_argument("local", metavar="LOCAL_DIR", help="where they go here; made if missing")
+    bounds = (
+        ("--max-files", _MAX_FILES, "NUMBER", "at most so many (default: %(default)s)"),
+        ("--max-bytes", _MAX_BYTES, "BYTES", "leave larger files there (default: %(default)s)"),
+        ("--max-total-bytes", None, "BYTES", "at most so much of all (default: no bound)"),
+    )
+    for name, default, metavar, purpose in bounds:
+        harvest.add_argument(name, type=int, default=default, metavar=metavar, help=purpose)
     return [put, get, harvest]
 
 

@@ -12,7 +12,7 @@ from attrs import Attribute, field, frozen
 
 from sandbox_exec._naming import is_deployment
 
-__all__ = ["SandboxConfig", "parse_size"]
+__all__ = ["SandboxConfig", "check_config", "check_docker_host", "parse_size"]
 
 DAY: Final = 86_400.0
 MIN_MEMORY: Final = 16 * 1024 * 1024
@@ -23,6 +23,9 @@ _LARGEST: Final = 1e6
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*\Z", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _Validator: TypeAlias = "Callable[[object, Attribute[Any], object], None]"
+_HOSTS: Final = ("unix://", "tcp://", "ssh://", "npipe://")
+"""What docker's program can dial: its fd:// is for daemons, and http:// it does not take."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
 
@@ -67,6 +70,15 @@ def _count(low: int) -> _Validator:
     return check
 
 
+def _memory(_instance: object, attribute: Attribute[Any], value: int) -> None:
+    if value < MIN_MEMORY:
+        message = (
+            f"{attribute.name} must be at least {MIN_MEMORY // 2**20} MiB ({MIN_MEMORY} bytes), "
+            f"not {value} bytes"
+        )
+        raise ValueError(message)
+
+
 def _flag(_instance: object, attribute: Attribute[Any], value: object) -> None:
     if not isinstance(value, bool):
         _fail(attribute, value, "True or False")
@@ -83,9 +95,27 @@ def _argument(_instance: object, attribute: Attribute[Any], value: object) -> No
         _fail(attribute, value, "a name without blanks that does not start with '-'")
 
 
-def _optional_argument(instance: object, attribute: Attribute[Any], value: object) -> None:
+def check_docker_host(value: object, what: str = "docker_host") -> None:
+    """Refuse an address that docker's program could not even read.
+
+    A host's name with or without a port is docker's short form of ``tcp://``, so it will do.
+
+    :raises ValueError: for a scheme that is not known, for a path, and for what is no text.
+    """
+    if isinstance(value, str) and value and value.isprintable() and " " not in value:
+        scheme, known = "://" in value, value.startswith(_HOSTS)
+        if (known and value != "ssh://") or not (scheme or value.startswith(("/", ".", "-"))):
+            return
+    message = (
+        f"{what} must be an address as DOCKER_HOST has it, unix:///PATH, tcp://HOST:PORT, "
+        f"ssh://USER@HOST or HOST:PORT, not {value!r}"
+    )
+    raise ValueError(message)
+
+
+def _docker_host(_instance: object, _attribute: Attribute[Any], value: object) -> None:
     if value is not None:
-        _argument(instance, attribute, value)
+        check_docker_host(value)
 
 
 def _plain_name(_instance: object, attribute: Attribute[Any], value: object) -> None:
@@ -152,7 +182,8 @@ class SandboxConfig:
         ``None`` keeps ``/workspace`` inside the container. A path object will do. Made and kept
         with mode 0700.
     :param runtime: the OCI runtime, such as ``"runsc"`` or ``"kata"``; ``None`` for the engine's.
-    :param docker_host: which daemon, as ``DOCKER_HOST`` would say it.
+    :param docker_host: which daemon, as ``DOCKER_HOST`` would say it: ``unix:///PATH``,
+        ``tcp://HOST:PORT``, ``ssh://USER@HOST``, or ``HOST:PORT`` for ``tcp``.
     :param memory: memory in bytes, or text like ``"512m"``; no swap on top (hazard F9).
     :param cpus: processors' worth of time.
     :param pids_limit: processes and threads at once.
@@ -190,10 +221,8 @@ class SandboxConfig:
         default=None, converter=_clean_root, validator=_workspace_root
     )
     runtime: str | None = field(default=None, converter=_blank_is_none, validator=_optional_name)
-    docker_host: str | None = field(
-        default=None, converter=_blank_is_none, validator=_optional_argument
-    )
-    memory: int = field(default=512 * 2**20, converter=parse_size, validator=_count(MIN_MEMORY))
+    docker_host: str | None = field(default=None, converter=_blank_is_none, validator=_docker_host)
+    memory: int = field(default=512 * 2**20, converter=parse_size, validator=_memory)
     cpus: float = field(default=1.0, validator=_at_least(0.01))
     pids_limit: int = field(default=512, validator=_count(16))
     engine: str = field(default="docker", validator=_argument)
@@ -215,3 +244,13 @@ class SandboxConfig:
         # stopped in order to be kept. Source: S0's constructor.
         object.__setattr__(self, "max_timeout", max(self.max_timeout, self.default_timeout))
         object.__setattr__(self, "ttl", max(self.ttl, self.idle_after))
+
+
+def check_config(given: object) -> None:
+    """Refuse settings that were not checked.
+
+    :raises ValueError: for anything but a :class:`SandboxConfig`.
+    """
+    if not isinstance(given, SandboxConfig):
+        message = f"config must be a SandboxConfig, not {type(given).__name__}"
+        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always

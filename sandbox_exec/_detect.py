@@ -8,7 +8,7 @@ from typing import Final
 
 from attrs import asdict, evolve
 
-from sandbox_exec._config import SandboxConfig
+from sandbox_exec._config import SandboxConfig, check_docker_host
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.answers import UnreadableAnswer
 from sandbox_exec._docker.breaker import Breaker
@@ -57,12 +57,16 @@ async def detect_engine(
         ``daemon-silent`` when there was no answer in time, ``daemon-denied`` when this user may not
         use its socket, and ``bad-context`` when docker's context points at nothing.
     :raises ContainerStartError: when no probe can be made, with code ``image-missing`` before all.
-    :raises ValueError: for an override that can name no program.
+    :raises ValueError: for an override that can name no program, and an address that is none.
 
     Source: S1's ``detectRuntime``, which judged by the path's text; hazard B8.
     """
-    if override is not None and (not override.strip() or "\0" in override):
-        raise ValueError(f"the engine's program must be a name or a path, not {override!r}")
+    given: object = override
+    if given is not None and (not isinstance(given, str) or not given.strip() or "\0" in given):
+        message = f"the engine's program must be a name or a path, not {given!r}"
+        raise ValueError(message)
+    if docker_host is not None:
+        check_docker_host(docker_host)
     if runner is None:
         runner = SubprocessRunner(cli_environment(os.environ, docker_host=docker_host))
     info = await _find(override, docker_host, runner, timeout)

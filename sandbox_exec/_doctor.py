@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePath
 from typing import Final
 
 from anyio import to_thread
@@ -13,10 +15,10 @@ from attrs import evolve, fields_dict
 
 from sandbox_exec import _verdicts as verdicts
 from sandbox_exec._config import SandboxConfig
-from sandbox_exec._detect import detect_engine
+from sandbox_exec._detect import CANDIDATES, detect_engine
 from sandbox_exec._docker.facts import EngineInfo
 from sandbox_exec._docker.interface import CommandRunner
-from sandbox_exec._errors import EngineNotFoundError, SandboxError
+from sandbox_exec._errors import SandboxError
 from sandbox_exec._naming import session_key, workspace_path
 from sandbox_exec._parts import Parts
 from sandbox_exec._probe import PROBE_SECONDS, Bench, reach
@@ -44,15 +46,35 @@ async def examine(
     try:
         info = await detect_engine(override, docker_host=config.docker_host, runner=runner)
     except SandboxError as error:
-        name = "engine" if isinstance(error, EngineNotFoundError) else "daemon"
-        family = "podman" if "podman" in str(error).lower() else ""
-        yield verdicts.trouble(name, error, family=family, config=config)
+        tried = error.argv[0] if error.argv else ""
+        other = await _other(tried, config, runner)
+        for check in verdicts.unreached(error, tried, _addressed(tried, config), other, config):
+            yield check
         return
     yield verdicts.engine(info, override or _DEFAULT_ENGINE)
     yield verdicts.host(info)
     bench = Bench(evolve(config, engine=info.program), runner)
     async for check in _sandboxes(bench, info):
         yield check
+
+
+async def _other(tried: str, config: SandboxConfig, runner: CommandRunner) -> str:
+    """Return another program whose engine answers here; nothing if there is none."""
+    for program in CANDIDATES:
+        if PurePath(program).name != PurePath(tried).name:
+            with suppress(SandboxError):
+                info = await detect_engine(program, docker_host=config.docker_host, runner=runner)
+                return info.program
+    return ""
+
+
+def _addressed(tried: str, config: SandboxConfig) -> tuple[str, str]:
+    """Return what says where the engine is, and where that is; nothing if it is the usual place."""
+    if config.docker_host is not None:
+        return "--docker-host", config.docker_host
+    variable = "CONTAINER_HOST" if PurePath(tried).name == "podman" else "DOCKER_HOST"
+    address = os.environ.get(variable, "")
+    return (variable, address) if address else ("", "")
 
 
 async def _sandboxes(bench: Bench, info: EngineInfo) -> AsyncIterator[Check]:
@@ -80,7 +102,7 @@ async def _sandboxes(bench: Bench, info: EngineInfo) -> AsyncIterator[Check]:
     shown = sighting.has_cpus(config.cpus)
     yield verdicts.cpus(config, None if shown else await bench.cpus())
     yield await _tried("disk quota", trouble, lambda: _disk_quota(bench, info))
-    yield await _tried("session", trouble, lambda: _session(bench))
+    yield await _tried(_session_row(config), trouble, lambda: _session(bench))
 
 
 async def _tried(
@@ -102,6 +124,11 @@ async def _disk_quota(bench: Bench, info: EngineInfo) -> Check:
     return verdicts.disk_quota(info, works=works)
 
 
+def _session_row(config: SandboxConfig) -> str:
+    """Return what the row is called: it is about the directory, where one is given."""
+    return "session" if config.workspace_root is None else "workspace root"
+
+
 async def _session(bench: Bench) -> Check:
     """Make a session's sandbox, have it leave a file, look for that file, and remove it all."""
     session = f"doctor-{secrets.token_hex(8)}"
@@ -112,7 +139,8 @@ async def _session(bench: Bench) -> Check:
             result = await parts.run(reach("workspace", 0, PROBE_SECONDS, session))
             if not result.ok:
                 seen = f"cannot write to /workspace: {result.stderr.strip()}"
-                return Check("session", "fail", seen, "Look at the disk of the engine's host.")
+                row = _session_row(bench.config)
+                return Check(row, "fail", seen, "Look at the disk of the engine's host.")
             root = bench.config.workspace_root
             if root is None:
                 return Check("session", "ok", "started, used and removed")

@@ -11,7 +11,7 @@ from typing import Self
 
 from anyio import CancelScope, create_task_group, lowlevel
 
-from sandbox_exec._config import SandboxConfig
+from sandbox_exec._config import SandboxConfig, check_config
 from sandbox_exec._docker.dialing import considerate
 from sandbox_exec._docker.engine import cli_environment
 from sandbox_exec._docker.interface import CommandRunner
@@ -60,6 +60,7 @@ class LocalDockerExecutor:
         wall: Callable[[], float] = time.time,
         reaps: bool = True,
     ) -> None:
+        check_config(config)
         self._config = config
         # Read once: a later change of this process's environment must not move sandboxes to
         # another daemon (hazard R7).
@@ -273,6 +274,7 @@ def create_executor(config: SandboxConfig) -> LocalDockerExecutor | None:
 
     Source: S0's ``createExecutor``.
     """
+    check_config(config)
     if not config.enabled or config.backend != "docker":
         return None
     return LocalDockerExecutor(config)

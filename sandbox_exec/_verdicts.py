@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._docker.facts import EngineFacts, EngineInfo
-from sandbox_exec._errors import SandboxError
+from sandbox_exec._errors import EngineNotFoundError, SandboxError
 from sandbox_exec._policy import CAPABILITIES
 from sandbox_exec._sighting import Reached, Sighting
 from sandbox_exec._tool_text import size_in_words
@@ -30,6 +30,7 @@ __all__ = [
     "swap",
     "time_limit",
     "trouble",
+    "unreached",
 ]
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -61,6 +62,27 @@ _UNBOUND: Final = (
 )
 
 
+def unreached(
+    error: SandboxError, tried: str, addressed: tuple[str, str], other: str, config: SandboxConfig
+) -> tuple[Check, ...]:
+    """Return the rows of an engine that could not be asked anything.
+
+    :param tried: the program that could not, if there was one.
+    :param addressed: what says where its engine is, and where that is, if anything does.
+    :param other: another program whose engine answers here, if there is one.
+    """
+    missing = isinstance(error, EngineNotFoundError)
+    family = "podman" if "podman" in f"{tried} {error}".lower() else ""
+    check = trouble("engine" if missing else "daemon", error, family=family, config=config)
+    if error.code in _PERHAPS_ELSEWHERE and all(addressed):
+        check = evolve(check, advice=_ELSEWHERE.format(*addressed))
+    if other:
+        advice = f"{check.advice} Or use {other}, which answers: --engine {other}."
+        check = evolve(check, advice=advice)
+    # A missing program is named in its own row.
+    return (check,) if missing else (Check("engine", "ok", f"{tried} was tried"), check)
+
+
 def trouble(name: str, error: SandboxError, *, family: str, config: SandboxConfig) -> Check:
     """Return the row of what could not be done at all.
 
@@ -75,6 +97,12 @@ def trouble(name: str, error: SandboxError, *, family: str, config: SandboxConfi
     return Check(name, "fail", str(error), advice.format_map(named), error.code)
 
 
+_ELSEWHERE: Final = (
+    "Look at the address: {} says {}. Is it spelled as docker has it (unix:///PATH, "
+    "tcp://HOST:PORT, ssh://USER@HOST), can its host be reached from here, does an engine "
+    "listen there, and what does its log say?"
+)
+_PERHAPS_ELSEWHERE: Final = frozenset({"daemon-unavailable", "daemon-silent"})
 _BY_HAND: Final = "Try the same by hand: {engine} run --rm {image} sh -c true."
 _ADVICE: Final = {
     "engine-not-found": "Install docker or podman, or name its program with --engine.",

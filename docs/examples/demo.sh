@@ -29,9 +29,19 @@ remove() {
 }
 trap remove EXIT
 
+# What the calls below need not say: which program leads to the engine.
+printf 'demo: the engine is %s, with the image %s\n' "${SANDBOX_EXEC_ENGINE:-docker}" "$image"
+
 # The commands are expanded in the sandbox, not here.
 # shellcheck disable=SC2016
 {
     call 0 'echo "written by the first call, in $(pwd)" > note.txt; ls -l note.txt'
     call 3 'cat note.txt && echo "and a failing command is a value, not an error" && exit 3'
 }
+
+trap - EXIT
+remove
+program=$(command -v sandbox-exec)
+printf '\ndemo: it worked. Where an engine answers, call it yourself, with an image of yours:\n'
+printf '    %s doctor --image IMAGE\n' "$program"
+printf '    %s run --image IMAGE -- "echo hello"\n' "$program"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,6 +17,8 @@ __all__ = [
     "command",
     "directory",
     "environment",
+    "keywords",
+    "of",
     "placed",
     "refuse_extra",
     "to_extra",
@@ -92,6 +94,24 @@ def placed(_instance: object, _attribute: Attribute[Any], value: object) -> None
             raise ValueError(f"files must map absolute paths to bytes, unlike {path!r}")
 
 
+def keywords(_instance: object, _attribute: Attribute[Any], value: object) -> None:
+    """Refuse what is no map of keyword arguments."""
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        message = f"extra must map names to values, not {value!r}"
+        raise ValueError(message)  # as above
+
+
+def of(kind: type) -> Callable[[object, Attribute[Any], object], None]:
+    """Return what refuses everything but values of one type."""
+
+    def check(_instance: object, attribute: Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind):
+            message = f"{attribute.name} must be {kind.__name__}, not {type(value).__name__}"
+            raise ValueError(message)  # noqa: TRY004  # as above
+
+    return check
+
+
 # What is of another type is handed on by these, for the validators to refuse.
 def to_tuple(value: Sequence[str]) -> tuple[str, ...]:
     """Return a list as a tuple."""
@@ -111,7 +131,8 @@ def to_files(value: Mapping[str, bytes]) -> Mapping[str, bytes]:
 
 def to_extra(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return keyword arguments as a copy that nobody can change."""
-    return MappingProxyType(dict(value))
+    given: object = value
+    return MappingProxyType(dict(value)) if isinstance(given, Mapping) else value
 
 
 def to_path(value: str | PathLike[str] | None) -> str | None:

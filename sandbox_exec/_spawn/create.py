@@ -14,7 +14,7 @@ from sandbox_exec._log import Log
 from sandbox_exec._spawn.docker import DockerBackend
 from sandbox_exec._spawn.engine import Detect
 from sandbox_exec._spawn.local import LocalBackend
-from sandbox_exec._spawn.options import DockerBackendOptions
+from sandbox_exec._spawn.options import DockerBackendOptions, check_options
 
 __all__ = ["create_backend"]
 
@@ -39,6 +39,7 @@ async def create_backend(
 
     Source: S1's factory, which always fell back.
     """
+    check_options(options)
     host = options.docker_host
     asking = runner or SubprocessRunner(cli_environment(os.environ, docker_host=host))
     try:
@@ -46,7 +47,11 @@ async def create_backend(
     except EngineNotFoundError as error:
         if not options.allow_local:
             raise
-        log.warning("backend.not_isolated", why=str(error))
+        log.warning(
+            "backend.not_isolated",
+            why=str(error),
+            consequence="processes run on this host, with the rights of this user",
+        )
         return LocalBackend()
     except DaemonUnavailableError:
         # No reason to go without isolation: the first spawn says what is wrong, if it still is.

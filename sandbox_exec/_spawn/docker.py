@@ -26,10 +26,15 @@ from sandbox_exec._spawn.checks import refuse_extra
 from sandbox_exec._spawn.engine import Detect, advised
 from sandbox_exec._spawn.launch import launched
 from sandbox_exec._spawn.line import check_environment, spawn_line
-from sandbox_exec._spawn.options import DockerBackendOptions, env_hint, inner_directory
+from sandbox_exec._spawn.options import (
+    DockerBackendOptions,
+    check_options,
+    env_hint,
+    inner_directory,
+)
 from sandbox_exec._spawn.parts import Parts
 from sandbox_exec._spawn.process import DockerProcess
-from sandbox_exec._spawn.values import SandboxEnvHint, SpawnRequest, WrappedSpawn
+from sandbox_exec._spawn.values import SandboxEnvHint, SpawnRequest, WrappedSpawn, check_request
 from sandbox_exec._startup import Started
 
 __all__ = ["DockerBackend"]
@@ -64,6 +69,7 @@ class DockerBackend:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        check_options(options)
         self._options = options
         # Read once: a later change of this process's environment must not move what is spawned to
         # another daemon (hazard R7).
@@ -126,6 +132,7 @@ class DockerBackend:
 
         Source: S1's ``wrapSpawn``; hazards B1, B2, B3, B5.
         """
+        check_request(request)
         options = request.options
         cwd = inner_directory(self._options, options.cwd)
         check_environment(options.env)
@@ -160,6 +167,7 @@ class DockerBackend:
 
         Source: hazards B3 and B6.
         """
+        check_request(request)
         options = request.options
         refuse_extra(options.extra)
         cwd = inner_directory(self._options, options.cwd)

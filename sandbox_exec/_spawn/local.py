@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Final, Self
 
-from anyio import CancelScope, Event, create_task_group, to_thread
+from anyio import CancelScope, Event, create_task_group, lowlevel, to_thread
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup
 
-from sandbox_exec._docker.interface import CliProcess
+from sandbox_exec._docker.interface import CliProcess, ProgramMissing
 from sandbox_exec._docker.runner import SubprocessRunner
-from sandbox_exec._errors import ExecutorClosedError
-from sandbox_exec._lifetime import leave
+from sandbox_exec._errors import ExecutorClosedError, FileTransferError
+from sandbox_exec._lifetime import leave, refuse_other_loop
 from sandbox_exec._spawn.checks import refuse_extra
+from sandbox_exec._spawn.line import check_environment
 from sandbox_exec._spawn.streams import Inlet, Outlet
-from sandbox_exec._spawn.values import SandboxEnvHint, SpawnRequest, WrappedSpawn
+from sandbox_exec._spawn.values import SandboxEnvHint, SpawnRequest, WrappedSpawn, check_request
 
 __all__ = ["LocalBackend"]
+
+_SHELL: Final = ("/bin/sh", "-c", 'exec "$@"', "sh")
+"""Runs its further arguments, or says why it cannot, and ends with 127 or 126 as inside."""
+
+_UPLOAD_CODES: Final = {
+    errno.EISDIR: "is-directory",
+    errno.ENOSPC: "no-space",
+    errno.EDQUOT: "no-space",
+}
 
 
 class LocalBackend:
     """Runs processes on this host, as this user, with nothing between them and everything.
 
     The surface is :class:`DockerBackend`'s, for the machines where there is no engine and somebody
-    has decided that it is fine without. Paths are this host's. A killed process takes its process
-    group along, but what has left that lives on.
+    has decided that it is fine without: exit codes, errors and streams are the same. What differs
+    follows from the lack of a container. Paths, a relative ``cwd`` and none are this process's own,
+    ``env`` is the whole environment, and a killed process takes its process group along, but what
+    has left that lives on.
 
     Source: S1's fall-back.
     """
@@ -41,6 +54,8 @@ class LocalBackend:
 
     def __init__(self) -> None:
         self._group: TaskGroup | None = None
+        self._loop: object = None
+        self._closing = False
         self._living: set[_LocalProcess] = set()
 
     async def __aenter__(self) -> Self:
@@ -48,6 +63,7 @@ class LocalBackend:
             raise ExecutorClosedError("a backend can be entered only once")
         self._group = create_task_group()
         await self._group.__aenter__()
+        self._loop = lowlevel.current_token()
         return self
 
     async def __aexit__(
@@ -56,12 +72,20 @@ class LocalBackend:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        group = self._opened()
         await self.dispose()
-        if self._group is not None:
-            await leave(self._group, error, "spawn.background_failure")
+        self._closing = True
+        await leave(group, error, "spawn.background_failure")
 
     async def wrap_spawn(self, request: SpawnRequest) -> WrappedSpawn:
-        """Return the request as it is, once its files are in place."""
+        """Return the request as it is, once its files are in place.
+
+        :raises ValueError: for too many variables.
+        :raises FileTransferError: when a file could not be placed.
+        """
+        check_request(request)
+        check_environment(request.options.env)
+        self._opened()
         await _place(request.options.files)
         return WrappedSpawn(request.command, request.args, request.options)
 
@@ -69,19 +93,22 @@ class LocalBackend:
     async def spawn(self, request: SpawnRequest) -> AsyncIterator[Process]:
         """Start a process; leaving the block kills its process group.
 
-        :raises ValueError: for ``extra`` options.
-        :raises ProgramMissing: when there is no such program.
+        A program that is not there shows as exit code 127, and one that cannot be run as 126, with
+        the shell's words on standard error.
+
+        :raises ValueError: for a directory that cannot be entered, for too many variables, and for
+            ``extra`` options.
+        :raises FileTransferError: when a file could not be placed.
         """
+        check_request(request)
         refuse_extra(request.options.extra)
-        if self._group is None:
-            raise ExecutorClosedError("the backend is not open: use it in an 'async with' block")
+        check_environment(request.options.env)
+        group = self._opened()
         await _place(request.options.files)
-        environment = os.environ if request.options.env is None else request.options.env
-        runner = SubprocessRunner(dict(environment), request.options.cwd)
-        async with runner.open((request.command, *request.args)) as program:
-            process = _LocalProcess(program)
+        async with AsyncExitStack() as stack:
+            process = _LocalProcess(await _started(request, stack))
             self._living.add(process)
-            self._group.start_soon(process.watch)
+            group.start_soon(process.watch)
             try:
                 yield process
             finally:
@@ -90,8 +117,15 @@ class LocalBackend:
 
     async def dispose(self) -> None:
         """Kill what is running."""
+        self._opened()
         for process in tuple(self._living):
             process.kill()
+
+    def _opened(self) -> TaskGroup:
+        if self._group is None or self._closing:
+            raise ExecutorClosedError("the backend is not open: use it in an 'async with' block")
+        refuse_other_loop(self._loop, "backend")
+        return self._group
 
     def env_hint(self) -> SandboxEnvHint:
         """Return where processes run, in words."""
@@ -119,7 +153,9 @@ class _LocalProcess(Process):
         async with create_task_group() as pumps:
             pumps.start_soon(_pump, self._program.receive_stdout, self._stdout)
             pumps.start_soon(_pump, self._program.receive_stderr, self._stderr)
-            self._code = await self._program.wait()
+            code = await self._program.wait()
+            # As a shell has it, and so a sandbox; Python's own way to say it is a negative number.
+            self._code = _BY_SIGNAL - code if code < 0 else code
             self._ended.set()
 
     async def wait(self) -> int:
@@ -136,7 +172,9 @@ class _LocalProcess(Process):
         self.send_signal(signal.SIGTERM)
 
     def send_signal(self, signal: int) -> None:
-        if self._code is None:
+        if signal == _KILL:
+            self.kill()
+        elif self._code is None:
             with suppress(ProcessLookupError):
                 os.kill(self._program.pid, signal)
 
@@ -168,6 +206,43 @@ class _LocalProcess(Process):
         return self._stderr
 
 
+_KILL: Final = signal.SIGKILL
+_BY_SIGNAL: Final = 128
+
+
+async def _started(request: SpawnRequest, stack: AsyncExitStack) -> CliProcess:
+    """Return the program that was asked for, or else a shell that says why it does not run.
+
+    :raises ValueError: for a directory that cannot be entered.
+    """
+    options = request.options
+    environment = os.environ if options.env is None else options.env
+    runner = SubprocessRunner(dict(environment), options.cwd)
+    line = (request.command, *request.args)
+    try:
+        return await stack.enter_async_context(runner.open(line))
+    except ProgramMissing:
+        # The same is said of a directory, which is not the program's fault.
+        await to_thread.run_sync(_enter, options.cwd)
+        return await stack.enter_async_context(runner.open((*_SHELL, *line)))
+
+
+def _enter(cwd: str | None) -> None:
+    """Look whether a directory can be entered.
+
+    :raises ValueError: if not.
+    """
+    if cwd is None:
+        return
+    try:
+        # The dot is only found by whoever may enter.
+        os.stat(f"{cwd}/.")  # noqa: PTH116  # a Path would drop the dot
+    except OSError as error:
+        raise ValueError(
+            f"the working directory {cwd!r} cannot be entered: {error.strerror}"
+        ) from error
+
+
 def _never() -> None:
     """No process of this host is lost."""
 
@@ -180,7 +255,14 @@ async def _pump(receive: Callable[[], Awaitable[bytes]], outlet: Outlet) -> None
 
 async def _place(files: Mapping[str, bytes]) -> None:
     for path, data in files.items():
-        await to_thread.run_sync(_put, Path(path), data)
+        try:
+            await to_thread.run_sync(_put, Path(path), data)
+        except OSError as error:
+            raise FileTransferError(
+                f"{path}: {error.strerror}",
+                code=_UPLOAD_CODES.get(error.errno or 0, "bad-parent"),
+                path=path,
+            ) from error
 
 
 def _put(path: Path, data: bytes) -> None:

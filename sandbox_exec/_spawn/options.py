@@ -18,7 +18,14 @@ from sandbox_exec._policy import Confinement
 from sandbox_exec._spawn.checks import to_path
 from sandbox_exec._spawn.values import SandboxEnvHint
 
-__all__ = ["DockerBackendOptions", "confinement", "env_hint", "inner_directory", "spawn_key"]
+__all__ = [
+    "DockerBackendOptions",
+    "check_options",
+    "confinement",
+    "env_hint",
+    "inner_directory",
+    "spawn_key",
+]
 
 _MIN_DISK: Final = 2**20
 _USER = re.compile(r"\d+:\d+\Z", re.ASCII)
@@ -33,6 +40,9 @@ class DockerBackendOptions:
     """Settings of a spawn backend. Keyword only, frozen, checked at construction.
 
     Backends with the same settings share one container, also across programs and restarts.
+
+    Name the image: the default is S1's, a large one with Python and Node.js that a third party
+    publishes, and would be fetched and run for whoever leaves it out.
 
     :param image: the image of the container. Nothing is needed in it but ``sh``, and ``dd``, ``mv``
         and ``mkdir`` for files to be placed.
@@ -85,8 +95,9 @@ class DockerBackendOptions:
                 raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
         if self.mount_workspace and self.workspace_root is None:
             raise ValueError("mount_workspace needs a workspace_root")
-        if self.user is not None and not _USER.match(self.user):
-            raise ValueError(f"user must be UID:GID, not {self.user!r}")
+        user: object = self.user
+        if user is not None and not (isinstance(user, str) and _USER.match(user)):
+            raise ValueError(f"user must be text of the form UID:GID, not {self.user!r}")
         if self.disk is not None and self.disk < _MIN_DISK:
             raise ValueError(f"disk must be at least {_MIN_DISK} bytes, not {self.disk}")
         checked = self.config("docker" if self.engine is None else self.engine, self.workspace_root)
@@ -116,6 +127,16 @@ class DockerBackendOptions:
     def label(self) -> str:
         """The kind of isolation and the image, for logs and user interfaces. Source: S1."""
         return f"docker:{self.image}{'+workspace' if self.mount_workspace else ''}"
+
+
+def check_options(given: object) -> None:
+    """Refuse settings that were not checked.
+
+    :raises ValueError: for anything but :class:`DockerBackendOptions`.
+    """
+    if not isinstance(given, DockerBackendOptions):
+        message = f"options must be DockerBackendOptions, not {type(given).__name__}"
+        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
 
 
 def confinement(

@@ -15,6 +15,7 @@ __all__ = [
     "SpawnOptions",
     "SpawnRequest",
     "WrappedSpawn",
+    "check_request",
 ]
 
 Mode: TypeAlias = Literal["none", "os", "docker"]
@@ -48,7 +49,9 @@ class SpawnOptions:
     files: Mapping[str, bytes] = field(
         factory=dict, converter=checks.to_files, validator=checks.placed, repr=False
     )
-    extra: Mapping[str, Any] = field(factory=dict, converter=checks.to_extra)
+    extra: Mapping[str, Any] = field(
+        factory=dict, converter=checks.to_extra, validator=checks.keywords
+    )
 
 
 @frozen
@@ -57,14 +60,25 @@ class SpawnRequest:
 
     :param command: a program's name or path, as it is called inside.
     :param args: its arguments, 131,071 bytes each at most and a mebibyte together.
-    :raises ValueError: for what no command line can hold: NUL, surrogates, too much (hazard F8).
+    :raises ValueError: for what no command line can hold: NUL, surrogates, too much (hazard F8);
+        and for options that are none.
 
     Source: S1's ``SandboxSpawnRequest``.
     """
 
     command: str = field(validator=checks.command)
     args: tuple[str, ...] = field(default=(), converter=checks.to_tuple, validator=checks.arguments)
-    options: SpawnOptions = field(factory=SpawnOptions)
+    options: SpawnOptions = field(factory=SpawnOptions, validator=checks.of(SpawnOptions))
+
+
+def check_request(given: object) -> None:
+    """Refuse what is no request.
+
+    :raises ValueError: for anything else.
+    """
+    if not isinstance(given, SpawnRequest):
+        message = f"what is spawned must be a SpawnRequest, not {type(given).__name__}"
+        raise ValueError(message)  # noqa: TRY004  # rejected input is a ValueError, always
 
 
 @frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,12 +136,14 @@ async def test_an_override_that_is_not_there() -> None:
     assert len(programs.calls) == 1
 
 
-@pytest.mark.parametrize("override", ["", "  ", "a\0b"])
-async def test_an_override_that_can_name_nothing(override: str) -> None:
+@pytest.mark.parametrize("override", ["", "  ", "a\0b", 7])
+async def test_an_override_that_can_name_nothing(override: Any) -> None:  # noqa: ANN401  # also what is no text
     """Rejected before anything is started."""
     programs = Programs({"docker": DOCKER})
     with pytest.raises(ValueError, match="name or a path"):
         await detect_engine(override, runner=programs)
+    with pytest.raises(ValueError, match="docker_host must be an address"):
+        await detect_engine(docker_host="/run/x.sock", runner=programs)
     assert programs.calls == []
 
 

@@ -17,6 +17,7 @@ from sandbox_exec._verdicts import Check
 from sandbox_exec.testing import FakeDaemon
 
 from .programs import Programs
+from .test_detect import PODMAN
 
 pytestmark = pytest.mark.anyio
 
@@ -31,10 +32,18 @@ DENIED = (
 )
 
 
+DOWN = "Cannot connect to the Docker daemon at unix:///x.sock. Is the docker daemon running?"
+NO_PODMAN = (
+    b'Error: unable to connect to Podman socket: Get "http://d/_ping": dial unix /x: '
+    b"connect: no such file or directory\n"
+)
+
+
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test leaves its logging behind, or depends on the machine's environment."""
-    monkeypatch.delenv("SANDBOX_EXEC_ENGINE", raising=False)
+    for name in ("SANDBOX_EXEC_ENGINE", "DOCKER_HOST", "CONTAINER_HOST"):
+        monkeypatch.delenv(name, raising=False)
     yield
     structlog.reset_defaults()
 
@@ -128,21 +137,60 @@ async def test_without_an_engine_there_is_one_row() -> None:
 @pytest.mark.parametrize(
     ("words", "code"), [(None, "daemon-unavailable"), (DENIED, "daemon-denied")]
 )
-async def test_without_a_daemon_there_is_one_row(words: str | None, code: str) -> None:
-    """No daemon is one thing, and one that may not be used another."""
+async def test_without_a_daemon_there_is_its_row(words: str | None, code: str) -> None:
+    """No daemon is one thing, and one that may not be used another; which program was tried?"""
     daemon = FakeDaemon()
     daemon.down(words)
     found = await rows(daemon)
-    assert (tuple(found), found["daemon"].code) == (("daemon",), code)
+    assert (tuple(found), found["daemon"].code) == (("engine", "daemon"), code)
+    assert (found["engine"].verdict, found["engine"].seen) == ("ok", "docker was tried")
+    assert "--engine" not in found["daemon"].advice
+
+
+async def test_an_address_that_leads_nowhere_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To start the service of this host would not help."""
+    daemon = FakeDaemon()
+    daemon.down()
+    assert "systemctl start docker" in (await rows(daemon))["daemon"].advice
+    monkeypatch.setenv("CONTAINER_HOST", "ssh://podmans")
+    assert "systemctl start docker" in (await rows(daemon))["daemon"].advice
+    monkeypatch.setenv("DOCKER_HOST", "nonsense")
+    advice = (await rows(daemon))["daemon"].advice
+    assert ("systemctl" in advice, "DOCKER_HOST says nonsense" in advice) == (False, True)
+    advice = (await rows(daemon, docker_host="ssh://nobody"))["daemon"].advice
+    assert "--docker-host says ssh://nobody" in advice
+    found = await rows(Programs({"docker": {}}), docker_host="tcp://10.0.0.1:1")
+    assert "--docker-host says tcp://10.0.0.1:1" in found["daemon"].advice
+    found = await rows(Programs({"podman": {"version": Completed(125, b"", NO_PODMAN)}}), "podman")
+    assert "CONTAINER_HOST says ssh://podmans" in found["daemon"].advice
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"Failed to initialize: ssh host connection is not valid: invalid SSH URL",
+        b"Failed to initialize: unable to resolve docker endpoint: invalid bind address format: a",
+        b'Error: unable to create connection. "foo" is not a supported schema',
+    ],
+)
+async def test_an_address_that_cannot_be_read_is_not_the_programs_fault(words: bytes) -> None:
+    """It is docker's or podman's own all the same."""
+    found = await rows(Programs({"docker": {"version": Completed(1, b"", words)}}), "docker")
+    assert found["daemon"].code == "daemon-unavailable"
+
+
+async def test_another_engine_that_answers_is_named() -> None:
+    """Docker is there and its engine is not; or the program that was asked for is none."""
+    down = {"version": Completed(1, b"", f"{DOWN}\n".encode())}
+    found = await rows(Programs({"docker": down, "podman": PODMAN}))
+    assert "Or use podman, which answers: --engine podman." in found["daemon"].advice
+    found = await rows(Programs({"/usr/bin/podman": PODMAN}), "/opt/absent")
+    assert "Or use /usr/bin/podman" in found["engine"].advice
 
 
 async def test_a_podman_that_is_down_is_started_in_its_own_way() -> None:
     """Docker's advice would be none."""
-    words = (
-        b'Error: unable to connect to Podman socket: Get "http://d/_ping": dial unix /x: '
-        b"connect: no such file or directory\n"
-    )
-    found = await rows(Programs({"podman": {"version": Completed(125, b"", words)}}), "podman")
+    found = await rows(Programs({"podman": {"version": Completed(125, b"", NO_PODMAN)}}), "podman")
     assert "podman machine start" in found["daemon"].advice
 
 
@@ -268,6 +316,16 @@ async def test_a_session_that_cannot_be_made() -> None:
     assert (verdicts(found, "fail"), "odd" in found["session"].seen) == ({"session"}, True)
 
 
+async def test_a_session_that_fails_is_about_its_workspace_root() -> None:
+    """Its row is called as the one that is well, where there is a directory to ask about."""
+    daemon = FakeDaemon()
+    words = "docker: Error response from daemon: error while creating mount source path '/w': no.\n"
+    daemon.fail_next("run", stderr=words, exit_code=125)
+    daemon.fail_next("run", stderr=words, exit_code=125)
+    found = await rows(daemon, workspace_root="/w")
+    assert (verdicts(found, "fail"), "session" in found) == ({"workspace root"}, False)
+
+
 async def test_a_session_that_cannot_write() -> None:
     """It is there, and of no use."""
     daemon = FakeDaemon()
@@ -374,7 +432,7 @@ def test_an_object_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
     daemon.down()
     assert cli.main(["doctor", "--image", IMAGE, "--json"], runner=daemon) == 1
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["ok"], facts["checks"][0]["code"]) == (False, "daemon-unavailable")
+    assert (facts["ok"], facts["checks"][-1]["code"]) == (False, "daemon-unavailable")
 
 
 def test_the_engine_of_the_environment_is_the_one(

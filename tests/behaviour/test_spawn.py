@@ -43,6 +43,15 @@ async def test_a_process_has_its_own_streams_and_exit_code(here: SpawnPlace) -> 
     assert (here.containers, here.daemon.conversations) == ([], 0)
 
 
+async def test_what_is_no_request_is_refused(here: SpawnPlace) -> None:
+    """In words, and before an engine is looked for."""
+    async with here.backend() as backend:
+        for what in (backend.wrap_spawn("true"), outcome(backend, "true")):  # type: ignore[arg-type]  # refused
+            with pytest.raises(ValueError, match="SpawnRequest, not str"):
+                await what
+    assert here.daemon.calls == []
+
+
 async def test_variables_and_directory_arrive(here: SpawnPlace) -> None:
     """Also those that would steer the engine's program, which has them not (B2, R7)."""
     env = {"PATH": "/opt", "DOCKER_HOST": "tcp://elsewhere", "A": "it's\n$x"}

@@ -12,6 +12,7 @@ from attrs import frozen
 from sandbox_exec import (
     DockerBackend,
     DockerBackendOptions,
+    SandboxBackend,
     SpawnOptions,
     SpawnRequest,
     WrappedSpawn,
@@ -56,7 +57,7 @@ async def finish(process: Process, stdin: bytes = b"") -> Outcome:
     return Outcome(stdout, stderr, await process.wait())
 
 
-async def run(backend: DockerBackend, request: SpawnRequest, stdin: bytes = b"") -> Outcome:
+async def run(backend: SandboxBackend, request: SpawnRequest, stdin: bytes = b"") -> Outcome:
     async with backend.spawn(request) as process:
         return await finish(process, stdin)
 

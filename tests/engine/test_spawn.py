@@ -20,7 +20,10 @@ from anyio import create_task_group
 from sandbox_exec import (
     ContainerStartError,
     DockerBackend,
+    FileTransferError,
+    LocalBackend,
     LocalDockerExecutor,
+    SandboxBackend,
     SandboxBrokenError,
     SandboxConfig,
     SandboxDisposedError,
@@ -58,6 +61,35 @@ async def gone(place: Deployment) -> bool:
             return True
         await anyio.sleep(0.1)
     return False
+
+
+async def ways_to_end(backend: SandboxBackend) -> dict[str, object]:
+    """What a caller sees of processes that do not end by themselves, or do not even start."""
+    seen: dict[str, object] = {}
+    for command in ("absent", "/absent", "/etc/passwd", "/"):
+        outcome = await run(backend, SpawnRequest(command))
+        seen[command] = (outcome.stdout, command.encode() in outcome.stderr, outcome.code)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        async with backend.spawn(SpawnRequest("sleep", ("60",))) as process:
+            process.send_signal(number)
+            seen[number.name] = (await process.wait(), process.returncode)
+    async with backend.spawn(SpawnRequest("sleep", ("60",))) as process:
+        pass
+    seen["left"] = process.returncode
+    with pytest.raises(ValueError, match="the working directory '/absent' can"):
+        await run(backend, sh("pwd", cwd="/absent"))
+    with pytest.raises(FileTransferError) as failed:
+        await run(backend, sh("pwd", files={"/etc/passwd/x": b""}))
+    seen["file"] = failed.value.code
+    return seen
+
+
+async def test_a_fall_back_ends_as_a_container_does(backend: DockerBackend) -> None:
+    """A caller that may have either need not look which."""
+    async with LocalBackend() as local:
+        here, inside = await ways_to_end(local), await ways_to_end(backend)
+    assert here == inside
+    assert (inside["absent"], inside["SIGKILL"]) == ((b"", True, 127), (137, 137))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from anyio import ClosedResourceError
 
 from sandbox_exec import (
     ExecutorClosedError,
+    FileTransferError,
     LocalBackend,
-    ProgramMissing,
     SandboxBackend,
     SpawnOptions,
     SpawnRequest,
@@ -78,7 +78,7 @@ async def test_the_end_of_a_block_ends_the_group() -> None:
             process.send_signal(signal.SIGUSR1)
             assert await process.stdout.receive() == b"got\n"
             assert (process.returncode, process.pid != os.getpid()) == (None, True)
-        assert process.returncode == -9
+        assert process.returncode == 137
         with pytest.raises(ClosedResourceError):
             await process.stdout.receive()
         for end in ("kill", "dispose"):
@@ -87,7 +87,7 @@ async def test_the_end_of_a_block_ends_the_group() -> None:
                     process.kill()
                 else:
                     await local.dispose()
-                assert await process.wait() == -9
+                assert await process.wait() == 137
         with anyio.move_on_after(0.3):
             async with local.spawn(sh(script)) as process:
                 await anyio.sleep_forever()
@@ -103,9 +103,60 @@ async def test_files_are_placed_whole(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert await process.stdout.receive() == b"hi"
         (tmp_path / "dir/x").mkdir(parents=True)
-        with pytest.raises(OSError, match="dir"):
-            await local.wrap_spawn(sh(":", files={str(tmp_path / "dir"): b"hi"}))
+        for name, code in (("dir", "is-directory"), ("a/b/c", "bad-parent")):
+            with pytest.raises(FileTransferError, match=name) as failed:
+                await local.wrap_spawn(sh(":", files={str(tmp_path / name): b"hi"}))
+            assert (failed.value.code, failed.value.path) == (code, str(tmp_path / name))
     assert sorted(one.name for one in tmp_path.rglob("*")) == ["a", "b", "dir", "x"]
+
+
+async def said(local: LocalBackend, request: SpawnRequest) -> tuple[str, int]:
+    """What a process has printed on standard error, and its exit code."""
+    async with local.spawn(request) as process:
+        assert process.stderr is not None
+        code = await process.wait()
+        return b"".join([data async for data in process.stderr]).decode(), code
+
+
+async def test_a_program_that_does_not_run_ends_as_a_shell_says(tmp_path: Path) -> None:
+    """As it does inside of a container: with a status, and words about why."""
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    async with LocalBackend() as local:
+        words, code = await said(local, SpawnRequest("/absent", ("x y",)))
+        assert ("/absent" in words, code) == (True, 127)
+        words, code = await said(local, SpawnRequest("absent", (), SpawnOptions(env={})))
+        assert ("absent" in words, code) == (True, 127)
+        words, code = await said(local, SpawnRequest(str(plain)))
+        assert ("plain" in words, code) == (True, 126)
+
+
+async def test_a_directory_is_not_blamed_on_the_program(tmp_path: Path) -> None:
+    """One that is missing, is none, or is the very path of the program; and none is made."""
+    program = tmp_path / "program"
+    program.touch()
+    async with LocalBackend() as local:
+        for cwd in (tmp_path / "absent", program):
+            request = SpawnRequest(str(program), (), SpawnOptions(cwd=cwd))
+            with pytest.raises(ValueError, match=f"{cwd.name}' cannot be entered"):
+                await said(local, request)
+        request = SpawnRequest(str(tmp_path), (), SpawnOptions(cwd=str(tmp_path)))
+        assert (await said(local, request))[1] == 126
+    assert [one.name for one in tmp_path.iterdir()] == ["program"]
+
+
+async def test_a_signal_shows_as_in_a_shell() -> None:
+    """128 and its number; SIGKILL takes the group along, however it is sent."""
+    async with LocalBackend() as local:
+        async with local.spawn(sh("exec sleep 60")) as process:
+            process.terminate()
+            assert await process.wait() == 143
+        async with local.spawn(sh("sleep 60 & echo $!; wait")) as process:
+            assert process.stdout is not None
+            child = int(await process.stdout.receive())
+            process.send_signal(signal.SIGKILL)
+            assert await process.wait() == process.returncode == 137
+    assert not alive(child)
 
 
 async def test_a_backend_is_used_where_it_is_open() -> None:
@@ -120,6 +171,12 @@ async def test_a_backend_is_used_where_it_is_open() -> None:
         with pytest.raises(ValueError, match="stderr"):
             async with local.spawn(sh(":", extra={"stderr": 1})):
                 pass
-        with pytest.raises(ProgramMissing):
-            async with local.spawn(SpawnRequest("/absent")):
-                pass
+        for what in (local.wrap_spawn("true"), said(local, "true")):  # type: ignore[arg-type]  # refused
+            with pytest.raises(ValueError, match="SpawnRequest, not str"):
+                await what
+        large = sh(":", env={f"A{n}": "x" * 100_000 for n in range(6)})
+        with pytest.raises(ValueError, match="at most"):
+            await local.wrap_spawn(large)
+    for late in (local.dispose(), local.wrap_spawn(sh(":")), said(local, sh(":"))):
+        with pytest.raises(ExecutorClosedError):
+            await late

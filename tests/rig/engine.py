@@ -44,19 +44,25 @@ def some_engine() -> Iterator[Engine]:
         with _podman() as engine:
             yield engine
     elif _answers("docker", "version", "--format", "{{.Server.Version}}"):
+        _say(
+            f"using the docker that answers at {os.environ.get('DOCKER_HOST') or 'its usual place'}"
+        )
         yield Engine("docker", dict(os.environ))
     elif packages.can_install():
-        if os.environ.get("DOCKER_HOST"):
-            print(
-                "rig: nothing answers at DOCKER_HOST; starting a private dockerd", file=sys.stderr
-            )
+        where = "at DOCKER_HOST" if os.environ.get("DOCKER_HOST") else "here"
+        _say(f"no docker answers {where}; starting a private dockerd, which is stopped at the end")
         install_docker()
         with PrivateDaemon() as daemon:
             yield Engine("docker", daemon.environment)
     elif _answers("podman", "info"):
+        _say("no docker answers; using podman, which does")
         yield Engine("podman", os.environ | {"SANDBOX_EXEC_ENGINE": "podman"})
     else:
         raise RigError(f"no container engine answers: {_ADVICE}")
+
+
+def _say(what: str) -> None:
+    print(f"rig: {what}", file=sys.stderr)
 
 
 def install_docker() -> None:

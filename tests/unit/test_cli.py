@@ -15,6 +15,7 @@ import structlog
 from attrs import Factory, frozen
 
 from sandbox_exec import __main__, cli
+from sandbox_exec._cli_arguments import make_parser
 from sandbox_exec.testing import FakeCall, FakeDaemon
 
 IMAGE = "sandbox-exec/busybox"
@@ -490,6 +491,26 @@ def test_help_says_what_the_statuses_mean(capsys: pytest.CaptureFixture[str]) ->
     assert ended.value.code == 0
     text: Any = capsys.readouterr().out
     assert all(status in text for status in ("124", "125", "128+N"))
+
+
+VERBS = ("run", "put", "get", "harvest", "rm", "info", "doctor")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_the_options_that_do_something(
+    capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    """And says of each what it does."""
+    with pytest.raises(SystemExit):
+        cli.main([verb, "--help"])
+    text = capsys.readouterr().out
+    assert ("--max-output-bytes" in text) == (verb == "run")
+    if verb != "run":
+        with pytest.raises(SystemExit):
+            cli.main([verb, "--max-output-bytes", "64"])
+    (verbs,) = (one for one in make_parser()._actions if isinstance(one.choices, dict))
+    assert isinstance(verbs.choices, dict)
+    assert all(action.help for action in verbs.choices[verb]._actions)
 
 
 @pytest.mark.parametrize("verb", ["run", "rm", "info"])

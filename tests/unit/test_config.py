@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sandbox_exec import SandboxConfig
+from sandbox_exec import LocalDockerExecutor, SandboxConfig, create_executor
 from sandbox_exec._config import parse_size
 
 
@@ -42,7 +43,8 @@ def test_clamps() -> None:
         ),
         *({"control_timeout": value} for value in (math.inf, "3", True, None)),
         *({"image": value} for value in ("", "-x", "a b", None, "a\n")),
-        *({"docker_host": value} for value in ("-H", "a b", 5)),
+        *({"docker_host": value} for value in ("-H", "a b", 5, "a\tb", "http://a", "foo://a")),
+        *({"docker_host": value} for value in ("/run/docker.sock", "fd://", "ssh://")),
         *(
             {"workspace_root": value}
             for value in ("relative", "/", "//", "/a:b", "/a,b", "/a\nb", "/..", 5, b"/a")
@@ -96,3 +98,36 @@ def test_the_constructor_says_what_it_takes(name: str, annotation: str) -> None:
 def test_sizes(text: str | int, size: int) -> None:
     """As docker reads them."""
     assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "unix:///run/docker.sock",
+            "tcp://10.0.0.1:2376",
+            "ssh://me@far:22",
+            "npipe:////./pipe/d",
+        ),
+        # docker's own short forms of tcp://.
+        *("10.0.0.1:2375", "far:2375", "[::1]:2375", ":2375", "far"),
+    ],
+)
+def test_an_address_that_docker_can_read_is_taken(address: str) -> None:
+    """Whether anybody is there is another question, and the doctor's."""
+    assert SandboxConfig(image="x", docker_host=address).docker_host == address
+
+
+def test_a_refusal_says_what_would_do() -> None:
+    """In the words and units in which one writes it."""
+    with pytest.raises(ValueError, match=r"at least 16 MiB \(16777216 bytes\), not 1048576 bytes"):
+        SandboxConfig(image="x", memory="1m")
+    with pytest.raises(ValueError, match=r"docker_host must be an address .* not 'foo://a'"):
+        SandboxConfig(image="x", docker_host="foo://a")
+
+
+@pytest.mark.parametrize("make", [LocalDockerExecutor, create_executor])
+def test_settings_are_not_guessed_from_something_else(make: Callable[[object], object]) -> None:
+    """A dict has not been checked."""
+    with pytest.raises(ValueError, match="config must be a SandboxConfig, not dict"):
+        make({"image": "x"})

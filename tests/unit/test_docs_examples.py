@@ -38,6 +38,17 @@ def test_the_page_about_tests_shows_tests_that_pass() -> None:
     assert printed.count("passed") == 1
 
 
+def test_the_pages_can_be_read_where_they_are_not_built() -> None:
+    """A code host shows no link without a text, and nothing of a file that is included."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    for page in pages:
+        text = page.read_text()
+        assert "[](" not in text, page
+        for line in text.splitlines():
+            if line.startswith("```{literalinclude} "):
+                assert f"]({line.split()[-1]})" in text, (page, line)
+
+
 @pytest.fixture
 def agent_loop() -> dict[str, Any]:
     """What the example defines, by name."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from sandbox_exec import DockerBackendOptions, SpawnOptions, SpawnRequest
+from sandbox_exec import DockerBackend, DockerBackendOptions, SpawnOptions, SpawnRequest
 from sandbox_exec._guest import SPAWN_VARIABLE
 from sandbox_exec._naming import container_name, is_key, session_key
 from sandbox_exec._policy import make_policy, spawn_preset
@@ -42,6 +42,10 @@ LONGEST = 131_071
         (lambda: SpawnOptions(files={"/x": "text"}), "bytes"),  # type: ignore[dict-item]  # refused
         (lambda: SpawnOptions(files={"/x/": b""}), "directory"),
         (lambda: SpawnOptions(files=["/x"]), "map"),  # type: ignore[arg-type]  # refused
+        (lambda: SpawnOptions(extra=3), "extra must map"),  # type: ignore[arg-type]  # refused
+        (lambda: SpawnOptions(extra={1: 2}), "extra must map"),  # type: ignore[dict-item]  # refused
+        (lambda: SpawnRequest("ls", (), {"cwd": "/"}), "must be SpawnOptions, not dict"),  # type: ignore[arg-type]  # refused
+        (lambda: DockerBackend({"image": "x"}), "must be DockerBackendOptions"),  # type: ignore[arg-type]  # refused
     ],
 )
 def test_what_no_command_line_can_hold_is_refused(
@@ -71,6 +75,8 @@ def test_what_is_given_is_kept_and_cannot_be_changed() -> None:
         ({"workspace_root": "relative"}, "workspace_root"),
         ({"workspace_root": "/a:b"}, "workspace_root"),
         ({"user": "root"}, "UID:GID"),
+        ({"user": 1000}, "text of the form UID:GID"),
+        ({"docker_host": "/run/x.sock"}, "docker_host"),
         ({"disk": "1k"}, "disk"),
         ({"disk": "much"}, "size"),
         ({"memory": "1k"}, "memory"),

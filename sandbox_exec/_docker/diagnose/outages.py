@@ -55,6 +55,10 @@ OUTAGES: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             # 20.10, 28: certificates or scheme.
             r"(?:Failed to initialize: )?unable to resolve docker endpoint: .*",
             r"unable to parse docker host `.*",
+            # 28: an ssh:// without a host.
+            r"(?:Failed to initialize: )?ssh host connection is not valid: .*",
+            # podman, remote: a scheme that it does not know.
+            r'Error: unable to create connection\. "[^"]*" is not a supported schema',
             # 20.10, 28: the two cannot talk to each other.
             DAEMON + r'(?:\{"message":")?client version [^ ]+ is too (?:new|old)\. .*',
             # engine 20.10: its containerd is gone.
