@@ -171,6 +171,7 @@ async def test_an_address_that_leads_nowhere_is_looked_at(monkeypatch: pytest.Mo
         b"Failed to initialize: ssh host connection is not valid: invalid SSH URL",
         b"Failed to initialize: unable to resolve docker endpoint: invalid bind address format: a",
         b'Error: unable to create connection. "foo" is not a supported schema',
+        b'Error: value of CONTAINER_HOST is not a valid url: 10.0.0.1:2375: parse "10.0.0.1:2375"',
     ],
 )
 async def test_an_address_that_cannot_be_read_is_not_the_programs_fault(words: bytes) -> None:

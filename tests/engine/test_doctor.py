@@ -221,7 +221,10 @@ async def refused(name: str, **environ: str) -> SandboxError:
     with pytest.raises(SandboxError) as caught:
         await detect_engine(name, runner=SubprocessRunner(environment))
     status, rows = examined(environment, "--engine", name)
-    assert (status, [row["code"] for row in rows.values()]) == (1, [caught.value.code])
+    (code,) = (rows[name]["code"] for name in failing(rows))
+    assert (status, code) == (1, caught.value.code)
+    # The row of the engine is the fault's own, or else says which program was asked.
+    assert name in rows["engine"]["seen"]
     return caught.value
 
 

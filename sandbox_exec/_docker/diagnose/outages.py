@@ -57,7 +57,8 @@ OUTAGES: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"unable to parse docker host `.*",
             # 28: an ssh:// without a host.
             r"(?:Failed to initialize: )?ssh host connection is not valid: .*",
-            # podman, remote: a scheme that it does not know.
+            # podman, remote: no address, or a scheme that it does not know.
+            r"Error: value of CONTAINER_HOST is not a valid url: .*",
             r'Error: unable to create connection\. "[^"]*" is not a supported schema',
             # 20.10, 28: the two cannot talk to each other.
             DAEMON + r'(?:\{"message":")?client version [^ ]+ is too (?:new|old)\. .*',
