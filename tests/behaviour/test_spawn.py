@@ -150,6 +150,41 @@ async def test_a_kill_that_no_guest_can_make_stops_the_container(here: SpawnPlac
     assert len(here.ran("stop")) == 1
 
 
+@pytest.mark.parametrize("how", ["kill", "leave", "cancel"])
+async def test_a_paused_container_is_let_go_on_to_kill_in_it(here: SpawnPlace, how: str) -> None:
+    """Paused is not gone: what is in it would live on with the next spawn."""
+    async with here.backend() as backend:
+        with anyio.CancelScope() as scope:
+            async with backend.spawn(ask("stay")) as process:
+                here.daemon.pause(here.container.name)
+                if how == "kill":
+                    process.kill()
+                    assert await process.wait() == 137
+                elif how == "cancel":
+                    scope.cancel()
+                    await anyio.sleep_forever()
+        assert process.returncode == 137
+        assert [one.why for one in here.daemon.killed] == ["reaped"]
+        assert (here.container.state, here.ran("stop")) == ("running", [])
+
+
+async def test_a_kill_in_a_container_that_stays_paused_is_unconfirmed(here: SpawnPlace) -> None:
+    """What could not be ended is ended with the next spawn."""
+    async with here.backend() as backend:
+        async with backend.spawn(ask("stay")) as process:
+            here.daemon.pause(here.container.name)
+            here.daemon.fail_next(
+                "unpause",
+                stderr="Cannot connect to the Docker daemon at unix:///x. "
+                "Is the docker daemon running?",
+            )
+        with pytest.raises(SandboxError) as errors:
+            await process.wait()
+        assert errors.value.code == "kill-unconfirmed"
+        assert backend._parts is not None
+        assert len(backend._parts.session.unreaped) == 1
+
+
 async def test_a_signal_reaches_the_process(here: SpawnPlace) -> None:
     """Its exit code tells; one that has ended gets none."""
     async with here.backend() as backend, backend.spawn(ask("stay")) as process:
