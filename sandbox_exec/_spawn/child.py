@@ -23,7 +23,7 @@ from sandbox_exec._outcome import Report, Verdict, judge
 from sandbox_exec._spawn.line import Line
 from sandbox_exec._spawn.streams import Inlet, Outlet
 
-__all__ = ["Child", "Handling"]
+__all__ = ["Child", "Handling", "unconfirmed"]
 
 _NO_OUTPUT: Final = 64
 _REST: Final = 2.0
@@ -278,10 +278,11 @@ class Child:
                 log.warning("spawn.not_reaped", tag=self.tag)
         if self._reaped or not self.unreaped:
             self._conclude(KILLED)
-        self._conclude(failure=_unconfirmed())
+        self._conclude(failure=unconfirmed())
 
 
-def _unconfirmed() -> SandboxError:
+def unconfirmed() -> SandboxError:
+    """Return the error for a process of which nobody can say whether it was killed."""
     return SandboxError(
         "it could not be confirmed that the process was killed",
         code="kill-unconfirmed",
