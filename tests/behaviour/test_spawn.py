@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -18,6 +20,7 @@ from sandbox_exec import (
     SandboxDisposedError,
     SandboxError,
 )
+from sandbox_exec._files import Files
 from sandbox_exec.testing import UnknownArgv
 
 from .calls import until
@@ -104,6 +107,66 @@ async def test_files_are_placed_before_the_start(here: SpawnPlace) -> None:
         with pytest.raises(FileTransferError):
             await outcome(backend, ask("speak", files={"/tmp/q": b"q"}))
     assert len(here.daemon.executed) == 1
+
+
+BOTH = {"/tmp/a": b"A", "/tmp/b": b"B"}
+
+
+def harmed_after_a_put(
+    monkeypatch: pytest.MonkeyPatch, harm: Callable[[str], object], here: SpawnPlace, number: int
+) -> list[str]:
+    """Let something happen to the container once so many files were placed; returns them."""
+    put, done = Files.put, list[str]()
+
+    async def harming(self: Files, key: str, path: str, *rest: Any) -> None:  # noqa: ANN401  # put's own
+        await put(self, key, path, *rest)
+        done.append(path)
+        if number in {0, len(done)}:
+            harm(here.container.name)
+
+    monkeypatch.setattr(Files, "put", harming)
+    return done
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("harm", ["remove", "stop", "restart", "pause"])
+async def test_files_are_placed_anew_in_what_replaces_a_container(
+    here: SpawnPlace, monkeypatch: pytest.MonkeyPatch, harm: str, number: int
+) -> None:
+    """All of them, for both kinds of spawn: no command runs without what it was given."""
+    async with here.backend() as backend:
+        await outcome(backend, ask("speak"))
+        done = harmed_after_a_put(monkeypatch, getattr(here.daemon, harm), here, number)
+        assert await outcome(backend, ask("both", files=BOTH)) == (b"A B", b"", 0)
+        if harm == "pause":
+            assert done == ["/tmp/a", "/tmp/b"]
+        if number == 1:
+            done.clear()
+            wrapped = await backend.wrap_spawn(ask("both", files=BOTH))
+            assert await here.started(wrapped) == (b"A B", 0)
+
+
+async def test_a_wrapped_spawn_whose_files_are_lost_does_not_run(here: SpawnPlace) -> None:
+    """It was restarted before anybody started it, and only its caller can wrap it anew."""
+    async with here.backend() as backend:
+        wrapped = await backend.wrap_spawn(ask("both", files=BOTH))
+        here.daemon.restart(here.container.name)
+        assert await here.started(wrapped) == (b"", 126)
+        wrapped = await backend.wrap_spawn(ask("both", files=BOTH))
+        assert await here.started(wrapped) == (b"A B", 0)
+
+
+@pytest.mark.parametrize("harm", ["remove", "restart"])
+async def test_files_that_no_container_keeps_are_an_error(
+    here: SpawnPlace, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """One that goes each time is not placed in for ever."""
+    async with here.backend() as backend:
+        harmed_after_a_put(monkeypatch, getattr(here.daemon, harm), here, 0)
+        with pytest.raises(FileTransferError) as errors:
+            await outcome(backend, ask("both", files=BOTH))
+        assert (errors.value.code, errors.value.started) == ("interrupted", False)
+    assert here.daemon.executed == []
 
 
 async def test_fifty_first_spawns_start_one_container(here: SpawnPlace) -> None:
@@ -229,6 +292,8 @@ async def test_a_wrapped_spawn_is_looked_after(here: SpawnPlace) -> None:
     """The look at the container is good for 30 s; one that is gone is then replaced (B3)."""
     async with here.backend() as backend:
         await backend.wrap_spawn(ask("speak"))
+        # The first start's sweep looks as well.
+        await until(lambda: here.ran("ps"))
         looked = len(here.ran("inspect"))
         here.daemon.clock.advance(29)
         await backend.wrap_spawn(ask("speak"))
