@@ -31,15 +31,21 @@ class DockerProcess(Process):
         """Wait for its end and return its exit code, 0 to 255.
 
         :raises SandboxError: when it was lost with its container or the engine, or the backend was
-            disposed; ``started`` is true. Then nobody knows how it ended.
+            disposed; ``started`` is true. Then nobody knows how it ended. With code
+            ``kill-unconfirmed`` when it was to be killed and the engine did not do it in time.
         """
-        await self._child.ended.wait()
-        if self._child.failure is not None:
-            raise self._child.failure.fresh()
-        return self._child.returncode or 0
+        while self._child.returncode is None:
+            # Anew after a kill that was in doubt and is tried again.
+            await self._child.ended.wait()
+            if self._child.failure is not None:
+                raise self._child.failure.fresh()
+        return self._child.returncode
 
     def kill(self) -> None:
-        """Kill it and everything that it has started, however that has detached itself (B6)."""
+        """Kill it and everything that it has started, however that has detached itself (B6).
+
+        Can be tried again where the engine did not do it.
+        """
         self._child.kill()
 
     def terminate(self) -> None:
