@@ -36,6 +36,7 @@ from sandbox_exec._spawn.parts import Parts
 from sandbox_exec._spawn.placing import Placing
 from sandbox_exec._spawn.process import DockerProcess
 from sandbox_exec._spawn.values import SandboxEnvHint, SpawnRequest, WrappedSpawn, check_request
+from sandbox_exec._startup import Started
 
 __all__ = ["DockerBackend"]
 
@@ -139,9 +140,10 @@ class DockerBackend:
         parts = await self._assembled()
         placing = Placing(parts, request)
         with _advice(parts):
-            await self._alive(parts, placing)
+            started = await self._alive(parts, placing)
         line = spawn_line(
-            parts.container,
+            # Not its name: in a successor, nothing would know of this one, and nobody would end it.
+            started.id,
             mark=parts.removal.next_mark(),
             cwd=cwd,
             env=options.env,
@@ -233,8 +235,8 @@ class DockerBackend:
                 )
             return self._parts
 
-    async def _alive(self, parts: Parts, placing: Placing) -> None:
-        """Have a container that runs, as far as was seen lately, and has the files."""
+    async def _alive(self, parts: Parts, placing: Placing) -> Started:
+        """Return a container that runs, as far as was seen lately, and has the files."""
         async with parts.sessions.visit(parts.key) as (session, _):
             keeper = parts.sessions.keeper
             started = await keeper.acquire(session)
@@ -242,7 +244,7 @@ class DockerBackend:
             keeper.reap_lost(session, started)
             if await parts.liveness.is_gone(started):
                 keeper.forget(session, started)
-            await placing.container(session)
+            return await placing.container(session)
 
     def _sweep_once(self, parts: Parts) -> None:
         if not self._swept:

@@ -435,6 +435,23 @@ async def test_disposing_ends_wrapped_spawns(here: SpawnPlace) -> None:
     assert here.containers == []
 
 
+async def test_a_wrapped_spawn_does_not_outlive_its_disposal(here: SpawnPlace) -> None:
+    """Started late, it fails in a new container, and one that others use is still looked into."""
+    async with here.backend() as backend, here.backend() as other:
+        wrapped = await backend.wrap_spawn(ask("serve"))
+        await backend.dispose()
+        await outcome(backend, ask("speak"))
+        assert (await here.started(wrapped))[1] != 0
+        async with other.spawn(ask("stay")):
+            wrapped = await backend.wrap_spawn(ask("serve"))
+            await backend.dispose()
+            await here.started(wrapped)
+            assert here.container.background == ["serve"]
+            await backend.dispose()
+            assert (here.container.background, len(here.containers)) == ([], 1)
+    assert [command for _, command in here.daemon.executed] == ["speak", "stay", "serve"]
+
+
 async def test_disposing_during_a_start_leaks_nothing(here: SpawnPlace) -> None:
     """The start is let end, what it made is removed, and whoever waited is told (B3, S10)."""
     hold = here.daemon.hold("run")
