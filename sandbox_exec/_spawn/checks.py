@@ -34,6 +34,9 @@ _LONGEST_WORD: Final = 131_071
 _ALL_WORDS: Final = 2**20
 """Bytes of a command with its arguments, half of what Linux usually allows for everything."""
 
+_EACH_WORD: Final = 9
+"""Bytes that each argument takes besides its own: the NUL at its end, and a pointer to it."""
+
 
 def _check_text(text: object, what: str) -> int:
     """Return the size in bytes of what can travel in a command line.
@@ -62,8 +65,12 @@ def arguments(_instance: object, _attribute: Attribute[Any], value: object) -> N
         message = f"args must be a sequence of str, not {value!r}"
         raise ValueError(message)  # noqa: TRY004  # as above
     total = sum(_check_text(text, f"argument {number}") for number, text in enumerate(value, 1))
+    total += _EACH_WORD * len(value)
     if total > _ALL_WORDS:
-        raise ValueError(f"args are {total} bytes long; at most {_ALL_WORDS} are possible")
+        raise ValueError(
+            f"args take {total} bytes, {_EACH_WORD} besides its own for each of {len(value)}; at "
+            f"most {_ALL_WORDS} are possible"
+        )
 
 
 def environment(_instance: object, _attribute: Attribute[Any], value: object) -> None:
