@@ -20,7 +20,7 @@ from sandbox_exec._docker.interface import CliProcess, ProgramMissing
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import ExecutorClosedError, FileTransferError
 from sandbox_exec._lifetime import leave, refuse_other_loop
-from sandbox_exec._spawn.checks import refuse_extra
+from sandbox_exec._spawn.checks import refuse_extra, signal_number
 from sandbox_exec._spawn.child import unconfirmed
 from sandbox_exec._spawn.line import check_environment
 from sandbox_exec._spawn.streams import Inlet, Outlet
@@ -190,11 +190,12 @@ class _LocalProcess(Process):
         self.send_signal(signal.SIGTERM)
 
     def send_signal(self, signal: int) -> None:
-        if signal == _KILL:
+        number = signal_number(signal)
+        if number == _KILL:
             self.kill()
         elif self._code is None:
             with suppress(ProcessLookupError):
-                os.kill(self._program.pid, signal)
+                os.kill(self._program.pid, number)
 
     async def aclose(self) -> None:
         self.kill()

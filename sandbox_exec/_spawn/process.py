@@ -8,6 +8,7 @@ from collections.abc import Callable
 from anyio import CancelScope
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
+from sandbox_exec._spawn.checks import signal_number
 from sandbox_exec._spawn.child import Child
 
 __all__ = ["DockerProcess"]
@@ -53,11 +54,15 @@ class DockerProcess(Process):
         self.send_signal(signal.SIGTERM)
 
     def send_signal(self, signal: int) -> None:
-        """Send it a signal; SIGKILL is :meth:`kill`. Nothing happens to one that has ended."""
-        if signal == _KILL:
+        """Send it a signal; SIGKILL is :meth:`kill`. Nothing happens to one that has ended.
+
+        :raises ValueError: for what is no signal of Linux, 1 to 64.
+        """
+        number = signal_number(signal)
+        if number == _KILL:
             self.kill()
         elif self.returncode is None:
-            self._send(int(signal))
+            self._send(number)
 
     async def aclose(self) -> None:
         """Kill what is left of it, and wait until nothing is."""

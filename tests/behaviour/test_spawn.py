@@ -260,6 +260,18 @@ async def test_a_signal_reaches_the_process(here: SpawnPlace) -> None:
     assert [one.why for one in here.daemon.killed] == ["signal"]
 
 
+@pytest.mark.parametrize("what", [0, -9, 65, 999, 3.5, True, "TERM", None])
+async def test_what_is_no_signal_is_refused(here: SpawnPlace, what: Any) -> None:  # noqa: ANN401  # refused
+    """At once and in words; the same of a process that has ended."""
+    async with here.backend() as backend, backend.spawn(ask("stay")) as process:
+        with pytest.raises(ValueError, match=r"signal must be one of 1 to 64, not"):
+            process.send_signal(what)
+        process.send_signal(signal.SIGRTMAX)
+        assert await process.wait() == 192
+        with pytest.raises(ValueError, match="signal must be"):
+            process.send_signal(what)
+
+
 async def test_a_cancelled_user_leaves_nothing(here: SpawnPlace) -> None:
     """Neither while the process starts, nor while it runs."""
     async with here.backend() as backend:

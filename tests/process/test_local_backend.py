@@ -186,6 +186,15 @@ async def test_a_backend_is_left_while_another_task_holds_a_process() -> None:
     assert told == [(b"up\n", 137)]
 
 
+async def test_what_is_no_signal_is_refused() -> None:
+    """In the words of the other backend, and not in the system's."""
+    async with LocalBackend() as local, local.spawn(sh("exec sleep 60")) as process:
+        for what in (0, -9, 65, 999, 3.5, True, None):
+            with pytest.raises(ValueError, match="signal must be one of 1 to 64, not"):
+                process.send_signal(what)  # type: ignore[arg-type]  # refused
+        assert process.returncode is None
+
+
 async def test_a_backend_is_used_where_it_is_open() -> None:
     """And what it cannot do is refused."""
     local = LocalBackend()
