@@ -56,6 +56,10 @@ async def launched(parts: Parts, request: SpawnRequest, cwd: str, ready: float) 
             if not isinstance(verdict, NotStarted):
                 # Its fate is unknown, so it is never run again.
                 raise await parts.sessions.keeper.loss(session, started, started=None)
+            if verdict.refused == "cwd":
+                # A session would make it, so what it says of one does not hold here.
+                given = cwd if request.options.cwd is None else request.options.cwd
+                raise ValueError(f"the working directory {given!r} cannot be entered")
             if verdict.refused == "moved":
                 placing.lost()
                 continue

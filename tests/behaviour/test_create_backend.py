@@ -11,6 +11,7 @@ from sandbox_exec import (
     DockerBackend,
     DockerBackendOptions,
     EngineNotFoundError,
+    ExecutorClosedError,
     LocalBackend,
     SandboxBackend,
     SpawnRequest,
@@ -85,5 +86,7 @@ def test_an_engine_that_is_down_comes_with_advice() -> None:
     down = DaemonUnavailableError("the container engine is not available")
     assert "podman machine start" in str(advised(down, "podman"))
     assert "Docker Desktop" in str(advised(down, "docker"))
+    closing = ExecutorClosedError("the executor is closing", started=True)
+    assert str(advised(closing, "docker")) == "the backend is closing"
     other = ContainerStartError("no")
     assert advised(other, "docker") is other

@@ -169,6 +169,15 @@ async def test_files_that_no_container_keeps_are_an_error(
     assert here.daemon.executed == []
 
 
+async def test_a_directory_is_named_as_it_was_given(here: SpawnPlace) -> None:
+    """And not as what it is inside, which whoever asked may never have heard of."""
+    async with here.backend(mount_workspace=True, workspace_root="/srv/ws") as backend:
+        for cwd in ("/srv/ws/gone", "gone"):
+            here.daemon.refuse_next("cwd")
+            with pytest.raises(ValueError, match=f"directory '{cwd}' cannot be entered"):
+                await outcome(backend, ask("speak", cwd=cwd))
+
+
 async def test_fifty_first_spawns_start_one_container(here: SpawnPlace) -> None:
     """Of both kinds, and they all come to be (B3)."""
     async with here.backend() as backend, create_task_group() as group:
@@ -407,7 +416,7 @@ async def test_what_only_the_sandbox_can_reject(here: SpawnPlace, reason: str) -
     async with here.backend() as backend:
         here.daemon.refuse_next(reason)
         if reason == "cwd":
-            with pytest.raises(ValueError, match="/srv"):
+            with pytest.raises(ValueError, match="directory '/srv' cannot be entered"):
                 await outcome(backend, ask("speak", cwd="/srv"))
         else:
             with pytest.raises(SandboxBrokenError):
@@ -473,7 +482,8 @@ async def test_disposing_during_a_start_leaks_nothing(here: SpawnPlace) -> None:
             async def spawn() -> None:
                 with pytest.raises(SandboxDisposedError) as errors:
                     await outcome(backend, ask("speak"))
-                assert errors.value.started is False
+                assert (errors.value.started, errors.value.hint) == (False, "")
+                assert str(errors.value) == "the backend was disposed"
 
             group.start_soon(spawn)
             await hold.reached()
