@@ -42,7 +42,8 @@ async def detect_engine(
     """Find the engine's program, ask what it is, and what the engine that it leads to can do.
 
     The first of :data:`CANDIDATES` that is there is the one, docker before podman, whether or not
-    its engine answers: a daemon that is down for a moment must not move sandboxes to another one.
+    it works and its engine answers: what is broken for a moment must not move sandboxes to another
+    one. Who means another names it.
 
     :param override: the program to use, a name or a path, in place of the candidates.
     :param docker_host: which daemon, as ``DOCKER_HOST`` would say it; ``None`` leaves that to this
@@ -79,17 +80,16 @@ async def detect_engine(
 async def _find(
     override: str | None, docker_host: str | None, runner: CommandRunner, timeout: float
 ) -> EngineInfo:
-    stranger: EngineNotFoundError | None = None
     for program in CANDIDATES if override is None else (override,):
         client = EngineClient(runner, program, timeout, Breaker(time.monotonic))
         try:
             return await _examine(client, docker_host)
         except EngineNotFoundError as error:
-            if override is not None:
+            # One that is there and cannot be used may be back in a moment, and must not move
+            # sandboxes to another engine until then.
+            if override is not None or error.code != EngineNotFoundError.default_code:
                 raise
-            # A broken docker before a podman that works, say: it is named only if nothing works.
-            stranger = error if error.code != EngineNotFoundError.default_code else stranger
-    raise stranger or EngineNotFoundError(
+    raise EngineNotFoundError(
         "there is no container engine here: neither docker nor podman is on PATH or where it "
         "usually is",
         hint=DAEMON_DOWN_HINT,

@@ -1,8 +1,10 @@
 # Runs one spawned process: takes its tag, leaves its mark, and ends as it ends. Called as:
-# sh -c 'eval "${SANDBOX_EXEC_SPAWN:?...}"' NAME STATE_DIR MARK NONCE CWD PIECES COMMAND ARGUMENT...
+# sh -c 'eval "${SANDBOX_EXEC_SPAWN:?...}"' NAME STATE_DIR MARK NONCE CWD START PIECES COMMAND ARGUMENT...
 #
 # MARK is TAG, or NUMBER-TAG where processes share a tag. The variables are shell text in so many
 # PIECES, SANDBOX_EXEC_ENV0 and on, so that none of them steers the engine's program or this shell.
+# START is the start of the container in which files were placed for it, or "-"; in any other it is
+# refused, as a stop empties what they were placed in.
 # With a NONCE there is a client that listens. Frames are as a guest's:
 #   ready PROTOCOL BOOT   on both streams; then a line with the nonce is read, and without it
 #                         nothing is run
@@ -14,14 +16,14 @@
 # The command runs in a forked child, as gVisor has a tag set by an exec'd shell itself spread to
 # PID 1; and in the foreground, since a background child of a shell ignores SIGINT for good.
 unset SANDBOX_EXEC_SPAWN sbx_state sbx_mark sbx_tag sbx_nonce sbx_cwd sbx_env sbx_i sbx_v sbx_l sbx_k \
-    sbx_t sbx_h sbx_f sbx_d sbx_q sbx_s1 sbx_c1 sbx_before sbx_found sbx_code sbx_why sbx_p
-sbx_state=$1 sbx_mark=$1/run-$2 sbx_tag=${2##*-} sbx_nonce=$3 sbx_cwd=$4
+    sbx_t sbx_h sbx_f sbx_d sbx_q sbx_s1 sbx_c1 sbx_before sbx_found sbx_code sbx_why sbx_p sbx_start
+sbx_state=$1 sbx_mark=$1/run-$2 sbx_tag=${2##*-} sbx_nonce=$3 sbx_cwd=$4 sbx_start=$5
 sbx_env='' sbx_i=0
-while [ "$sbx_i" -lt "$5" ]; do
+while [ "$sbx_i" -lt "$6" ]; do
     eval "sbx_env=\$sbx_env\$SANDBOX_EXEC_ENV$sbx_i; unset SANDBOX_EXEC_ENV$sbx_i"
     sbx_i=$((sbx_i + 1))
 done
-shift 5
+shift 6
 IFS=' '
 exec 3<&0 4>&1 5>&2 </dev/null >/dev/null 2>&1
 
@@ -56,6 +58,14 @@ if [ "$sbx_nonce" != - ]; then
         rm -f "$sbx_mark"
         exit 0
     fi
+fi
+if [ "$sbx_start" != - ]; then
+    sbx_words "$sbx_state/boot"
+    # A command may have removed what tells one start from the next, and then nobody can.
+    case $sbx_v in
+    '' | *[!0-9.]* | "$sbx_start") ;;
+    *) sbx_refuse moved "the container was restarted, and the files for this are lost: wrap it anew" ;;
+    esac
 fi
 [ -z "$sbx_cwd" ] || cd "$sbx_cwd" || sbx_refuse cwd "the working directory cannot be entered: $sbx_cwd"
 

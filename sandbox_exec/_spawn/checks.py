@@ -21,6 +21,7 @@ __all__ = [
     "of",
     "placed",
     "refuse_extra",
+    "signal_number",
     "to_extra",
     "to_files",
     "to_path",
@@ -33,6 +34,12 @@ _LONGEST_WORD: Final = 131_071
 
 _ALL_WORDS: Final = 2**20
 """Bytes of a command with its arguments, half of what Linux usually allows for everything."""
+
+_EACH_WORD: Final = 9
+"""Bytes that each argument takes besides its own: the NUL at its end, and a pointer to it."""
+
+_SIGNALS: Final = range(1, 65)
+"""The signals that Linux knows, real-time ones included."""
 
 
 def _check_text(text: object, what: str) -> int:
@@ -62,8 +69,12 @@ def arguments(_instance: object, _attribute: Attribute[Any], value: object) -> N
         message = f"args must be a sequence of str, not {value!r}"
         raise ValueError(message)  # noqa: TRY004  # as above
     total = sum(_check_text(text, f"argument {number}") for number, text in enumerate(value, 1))
+    total += _EACH_WORD * len(value)
     if total > _ALL_WORDS:
-        raise ValueError(f"args are {total} bytes long; at most {_ALL_WORDS} are possible")
+        raise ValueError(
+            f"args take {total} bytes, {_EACH_WORD} besides its own for each of {len(value)}; at "
+            f"most {_ALL_WORDS} are possible"
+        )
 
 
 def environment(_instance: object, _attribute: Attribute[Any], value: object) -> None:
@@ -138,6 +149,16 @@ def to_extra(value: Mapping[str, Any]) -> Mapping[str, Any]:
 def to_path(value: str | PathLike[str] | None) -> str | None:
     """Return a path object as text."""
     return fspath(value) if isinstance(value, PathLike) else value
+
+
+def signal_number(given: object) -> int:
+    """Return a signal as the number that it has on Linux, which is what runs inside.
+
+    :raises ValueError: for what is none.
+    """
+    if isinstance(given, bool) or not isinstance(given, int) or given not in _SIGNALS:
+        raise ValueError(f"signal must be one of 1 to {_SIGNALS[-1]}, not {given!r}")
+    return int(given)
 
 
 def refuse_extra(extra: Mapping[str, object]) -> None:

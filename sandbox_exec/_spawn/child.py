@@ -23,7 +23,7 @@ from sandbox_exec._outcome import Report, Verdict, judge
 from sandbox_exec._spawn.line import Line
 from sandbox_exec._spawn.streams import Inlet, Outlet
 
-__all__ = ["Child", "Handling"]
+__all__ = ["Child", "Handling", "unconfirmed"]
 
 _NO_OUTPUT: Final = 64
 _REST: Final = 2.0
@@ -87,6 +87,7 @@ class Child:
         self._stderr_end = Event()
         self._killing: Event | None = None
         self._reaped = False
+        self._doubtful = False
 
     @property
     def tag(self) -> int:
@@ -121,6 +122,9 @@ class Child:
     def kill(self) -> None:
         """Have its whole tree killed."""
         if self.returncode is None and self._killing is None:
+            if self._doubtful:
+                # Whoever waits now waits for what comes of this.
+                self.ended, self.failure, self._doubtful = Event(), None, False
             self._killing = Event()
             self._group.start_soon(self._kill, self._killing)
 
@@ -228,8 +232,10 @@ class Child:
             self._conclude(failure=await self._handling.loss())
 
     def _conclude(self, code: int | None = None, failure: SandboxError | None = None) -> None:
-        if not self.ended.is_set():
+        # What is certain takes the place of a doubt.
+        if not self.ended.is_set() or (self._doubtful and code is not None):
             self.returncode, self.failure = code, failure
+            self._doubtful = self._doubtful and code is None
             self.ended.set()
 
     async def _pump_stderr(self) -> None:
@@ -263,6 +269,8 @@ class Child:
                 self._conclude(KILLED)
             else:
                 log.warning("spawn.not_killed", tag=self.tag)
+                self._doubtful = not self.ended.is_set()
+                self._conclude(failure=unconfirmed())
         finally:
             done.set()
             if not self._reaped:
@@ -278,10 +286,11 @@ class Child:
                 log.warning("spawn.not_reaped", tag=self.tag)
         if self._reaped or not self.unreaped:
             self._conclude(KILLED)
-        self._conclude(failure=_unconfirmed())
+        self._conclude(failure=unconfirmed())
 
 
-def _unconfirmed() -> SandboxError:
+def unconfirmed() -> SandboxError:
+    """Return the error for a process of which nobody can say whether it was killed."""
     return SandboxError(
         "it could not be confirmed that the process was killed",
         code="kill-unconfirmed",

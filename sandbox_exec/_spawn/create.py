@@ -35,7 +35,8 @@ async def create_backend(
 
     :param runner: what starts the engine's program; for tests.
     :param detect: finds the engine; for tests.
-    :raises EngineNotFoundError: when there is neither, and ``options.allow_local`` is not set.
+    :raises EngineNotFoundError: when there is neither, and ``options.allow_local`` is not set; also
+        with it, with code ``not-an-engine``, for a program that is there and cannot be used.
 
     Source: S1's factory, which always fell back.
     """
@@ -45,7 +46,8 @@ async def create_backend(
     try:
         found = await detect(options.engine, docker_host=host, runner=asking)
     except EngineNotFoundError as error:
-        if not options.allow_local:
+        # What is there and does not answer as an engine's program would is broken, and not absent.
+        if not options.allow_local or error.code != EngineNotFoundError.default_code:
             raise
         log.warning(
             "backend.not_isolated",

@@ -33,6 +33,7 @@ from sandbox_exec._spawn.options import (
     inner_directory,
 )
 from sandbox_exec._spawn.parts import Parts
+from sandbox_exec._spawn.placing import Placing
 from sandbox_exec._spawn.process import DockerProcess
 from sandbox_exec._spawn.values import SandboxEnvHint, SpawnRequest, WrappedSpawn, check_request
 from sandbox_exec._startup import Started
@@ -137,15 +138,17 @@ class DockerBackend:
         cwd = inner_directory(self._options, options.cwd)
         check_environment(options.env)
         parts = await self._assembled()
+        placing = Placing(parts, request)
         with _advice(parts):
-            await self._alive(parts)
-            await self._place(parts, request)
+            started = await self._alive(parts, placing)
         line = spawn_line(
-            parts.container,
+            # Not its name: in a successor, nothing would know of this one, and nobody would end it.
+            started.id,
             mark=parts.removal.next_mark(),
             cwd=cwd,
             env=options.env,
             command=(request.command, *request.args),
+            start=placing.start,
         )
         env = {**self._environment, **line.env}
         return WrappedSpawn(
@@ -174,7 +177,6 @@ class DockerBackend:
         check_environment(options.env)
         parts = await self._assembled()
         with _advice(parts):
-            await self._place(parts, request)
             try:
                 child = await launched(parts, request, cwd, self._options.control_timeout)
             except Rejected as error:
@@ -233,8 +235,8 @@ class DockerBackend:
                 )
             return self._parts
 
-    async def _alive(self, parts: Parts) -> Started:
-        """Return a container that runs, as far as was seen lately."""
+    async def _alive(self, parts: Parts, placing: Placing) -> Started:
+        """Return a container that runs, as far as was seen lately, and has the files."""
         async with parts.sessions.visit(parts.key) as (session, _):
             keeper = parts.sessions.keeper
             started = await keeper.acquire(session)
@@ -242,12 +244,7 @@ class DockerBackend:
             keeper.reap_lost(session, started)
             if await parts.liveness.is_gone(started):
                 keeper.forget(session, started)
-                started = await keeper.acquire(session)
-            return started
-
-    async def _place(self, parts: Parts, request: SpawnRequest) -> None:
-        for path, data in request.options.files.items():
-            await parts.files.put(parts.key, path, data)
+            return await placing.container(session)
 
     def _sweep_once(self, parts: Parts) -> None:
         if not self._swept:

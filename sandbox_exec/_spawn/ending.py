@@ -9,10 +9,11 @@ from attrs import frozen
 
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
+from sandbox_exec._docker.inventory import EngineState
 from sandbox_exec._errors import SandboxError
 from sandbox_exec._log import Log
 from sandbox_exec._reach import Reach
-from sandbox_exec._startup import Started, Starter
+from sandbox_exec._startup import Started
 
 __all__ = ["Ending"]
 
@@ -28,7 +29,6 @@ class Ending:
     """Ends what carries a tag."""
 
     _client: EngineClient
-    _starter: Starter
     _reach: Reach
 
     async def __call__(self, started: Started, tag: int) -> bool:
@@ -36,7 +36,8 @@ class Ending:
 
         A tree that has taken every process there is (a fork bomb) leaves none for a guest. Then
         the container, of no use to anybody in that state, is stopped; the next spawn wakes it.
-        Nothing is stopped because an engine is slow.
+        Nothing is stopped because an engine is slow. A paused container is let go on, as it would
+        be for the next spawn: nothing in it can be ended before.
 
         :returns: whether nothing of it is left for certain.
         """
@@ -47,7 +48,11 @@ class Ending:
             if patience.cancelled_caught:
                 return False
             try:
-                if not await self._starter.is_running(started):
+                inventory = await self._client.inspect(started.id)
+                states = {one.state for one in inventory.containers}
+                if EngineState.PAUSED in states:
+                    await self._client.control(command_line.unpause(started.id))
+                elif not states & {EngineState.RUNNING, EngineState.UNKNOWN}:
                     return True
             except SandboxError:
                 return False

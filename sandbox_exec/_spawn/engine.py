@@ -1,4 +1,4 @@
-"""How a backend finds its engine, and what to advise when that one is down."""
+"""How a backend finds its engine, and what it says in place of what a session's errors say."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Final, Protocol
 
 from sandbox_exec._docker.facts import EngineFamily, EngineInfo
 from sandbox_exec._docker.interface import CommandRunner
-from sandbox_exec._errors import DaemonUnavailableError, SandboxError
+from sandbox_exec._errors import (
+    DaemonUnavailableError,
+    ExecutorClosedError,
+    SandboxDisposedError,
+    SandboxError,
+)
 
 __all__ = ["Detect", "advised"]
 
@@ -28,10 +33,15 @@ _ADVICE: Final[dict[EngineFamily, str]] = {
 
 
 def advised(error: SandboxError, family: EngineFamily) -> SandboxError:
-    """Return an error with what an operator can do about it, if it is about an engine that is down.
+    """Return an error in a backend's words, as the machinery below speaks of sessions.
 
-    Source: S1's hint per runtime.
+    One about an engine that is down says what an operator can do about it. Source: S1's hint per
+    runtime.
     """
-    if not isinstance(error, DaemonUnavailableError):
-        return error
-    return error.fresh(message=f"{error}; {_ADVICE[family]}")
+    if isinstance(error, DaemonUnavailableError):
+        return error.fresh(message=f"{error}; {_ADVICE[family]}")
+    if isinstance(error, SandboxDisposedError):
+        return error.fresh(message="the backend was disposed", hint="")
+    if isinstance(error, ExecutorClosedError):
+        return error.fresh(message=str(error).replace("the executor", "the backend"))
+    return error

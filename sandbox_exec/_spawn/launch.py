@@ -14,6 +14,7 @@ from sandbox_exec._roster import Session
 from sandbox_exec._spawn.child import Child, Handling
 from sandbox_exec._spawn.line import Line, spawn_line
 from sandbox_exec._spawn.parts import Parts
+from sandbox_exec._spawn.placing import Placing
 from sandbox_exec._spawn.values import SpawnRequest
 from sandbox_exec._startup import Started
 
@@ -21,19 +22,21 @@ __all__ = ["launched"]
 
 
 async def launched(parts: Parts, request: SpawnRequest, cwd: str, ready: float) -> Child:
-    """Return a process that runs; from then on it ends with its user's block or a disposal.
+    """Return a process that runs, with its files in place.
+
+    From then on it ends with its user's block or a disposal.
 
     :param cwd: where it starts, inside.
     :param ready: seconds that it gets to say that it is there.
     :raises SandboxError: when it did not start, or may have and was lost.
     :raises ValueError: for what only the sandbox could reject.
     """
-    healing = Healing()
+    healing, placing = Healing(), Placing(parts, request)
     async with parts.sessions.visit(parts.key) as (session, visit):
         while True:
-            started = await parts.sessions.keeper.acquire(session)
+            started = await placing.container(session)
             parts.sessions.keeper.reap_lost(session, started)
-            child = _child(parts, session, started, request, cwd, ready)
+            child = _child(parts, session, started, request, placing, cwd, ready)
             parts.sessions.keeper.group.start_soon(child.run)
             try:
                 await child.launched.wait()
@@ -53,6 +56,13 @@ async def launched(parts: Parts, request: SpawnRequest, cwd: str, ready: float) 
             if not isinstance(verdict, NotStarted):
                 # Its fate is unknown, so it is never run again.
                 raise await parts.sessions.keeper.loss(session, started, started=None)
+            if verdict.refused == "cwd":
+                # A session would make it, so what it says of one does not hold here.
+                given = cwd if request.options.cwd is None else request.options.cwd
+                raise ValueError(f"the working directory {given!r} cannot be entered")
+            if verdict.refused == "moved":
+                placing.lost()
+                continue
             if verdict.silent:
                 # Either the engine is silent too, and this says so, or it is the container.
                 await parts.client.inspect(started.id, timeout=ready)
@@ -64,6 +74,7 @@ def _child(
     session: Session,
     started: Started,
     request: SpawnRequest,
+    placing: Placing,
     cwd: str,
     ready: float,
 ) -> Child:
@@ -75,6 +86,7 @@ def _child(
         env=request.options.env,
         command=(request.command, *request.args),
         nonce=conversation.nonce,
+        start=placing.start,
     )
     handling = Handling(
         reap=partial(parts.ending, started, conversation.tag),

@@ -17,10 +17,13 @@ from sandbox_exec._docker.interface import Argv
 from sandbox_exec._frames import exports
 from sandbox_exec._guest import SPAWN_VARIABLE, spawn_command, spawn_script
 
-__all__ = ["ENV_BYTES", "Line", "check_environment", "spawn_line"]
+__all__ = ["ANY_START", "ENV_BYTES", "Line", "check_environment", "spawn_line"]
 
 ENV_BYTES: Final = 512 * 1024
 """The most that the variables of a process may take, quoted for a shell."""
+
+ANY_START: Final = "-"
+"""In place of a start of the container, for what any may run."""
 
 _PIECE: Final = 100_000
 _NO_CLIENT: Final = "-"
@@ -46,16 +49,18 @@ def spawn_line(
     env: Mapping[str, str] | None,
     command: Sequence[str],
     nonce: str = _NO_CLIENT,
+    start: str = ANY_START,
 ) -> Line:
     """Return how to start ``command`` in a container.
 
     :param mark: a tag, or a number and a tag.
     :param cwd: where it starts; nothing for the image's own directory.
+    :param start: the only start of the container in which it may run.
     :param nonce: of a client that listens; without one, it looks like the command itself.
     """
     pieces = _pieces(_text(env))
     variables = {f"SANDBOX_EXEC_ENV{n}": piece for n, piece in enumerate(pieces)}
-    words = (mark, nonce, cwd, str(len(pieces)), *command)
+    words = (mark, nonce, cwd, start, str(len(pieces)), *command)
     argv = command_line.exec_stdin(
         container,
         variables=(SPAWN_VARIABLE, *variables),

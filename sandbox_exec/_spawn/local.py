@@ -13,14 +13,15 @@ from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Final, Self
 
-from anyio import CancelScope, Event, create_task_group, lowlevel, to_thread
+from anyio import CancelScope, Event, create_task_group, lowlevel, move_on_after, to_thread
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup
 
 from sandbox_exec._docker.interface import CliProcess, ProgramMissing
 from sandbox_exec._docker.runner import SubprocessRunner
 from sandbox_exec._errors import ExecutorClosedError, FileTransferError
 from sandbox_exec._lifetime import leave, refuse_other_loop
-from sandbox_exec._spawn.checks import refuse_extra
+from sandbox_exec._spawn.checks import refuse_extra, signal_number
+from sandbox_exec._spawn.child import unconfirmed
 from sandbox_exec._spawn.line import check_environment
 from sandbox_exec._spawn.streams import Inlet, Outlet
 from sandbox_exec._spawn.values import SandboxEnvHint, SpawnRequest, WrappedSpawn, check_request
@@ -29,6 +30,9 @@ __all__ = ["LocalBackend"]
 
 _SHELL: Final = ("/bin/sh", "-c", 'exec "$@"', "sh")
 """Runs its further arguments, or says why it cannot, and ends with 127 or 126 as inside."""
+
+_PATIENCE: Final = 5.0
+"""Seconds for what was killed to end, which takes longer only where the kernel holds it."""
 
 _UPLOAD_CODES: Final = {
     errno.EISDIR: "is-directory",
@@ -75,6 +79,10 @@ class LocalBackend:
         group = self._opened()
         await self.dispose()
         self._closing = True
+        # Whoever holds a process in another task waits for its end, which the group notices.
+        with move_on_after(_PATIENCE, shield=True):
+            for process in tuple(self._living):
+                await process.ended.wait()
         await leave(group, error, "spawn.background_failure")
 
     async def wrap_spawn(self, request: SpawnRequest) -> WrappedSpawn:
@@ -103,10 +111,12 @@ class LocalBackend:
         check_request(request)
         refuse_extra(request.options.extra)
         check_environment(request.options.env)
-        group = self._opened()
+        self._opened()
         await _place(request.options.files)
         async with AsyncExitStack() as stack:
             process = _LocalProcess(await _started(request, stack))
+            # It may have been left meanwhile.
+            group = self._opened()
             self._living.add(process)
             group.start_soon(process.watch)
             try:
@@ -143,24 +153,32 @@ class _LocalProcess(Process):
 
     def __init__(self, program: CliProcess) -> None:
         self._program = program
-        self._ended = Event()
+        self.ended = Event()
         self._code: int | None = None
         self._stdin = Inlet(program)
         self._stdout, self._stderr = Outlet(_never), Outlet(_never)
 
     async def watch(self) -> None:
         """Hand on its output and notice its end, to be started as a task."""
-        async with create_task_group() as pumps:
-            pumps.start_soon(_pump, self._program.receive_stdout, self._stdout)
-            pumps.start_soon(_pump, self._program.receive_stderr, self._stderr)
-            code = await self._program.wait()
-            # As a shell has it, and so a sandbox; Python's own way to say it is a negative number.
-            self._code = _BY_SIGNAL - code if code < 0 else code
-            self._ended.set()
+        try:
+            async with create_task_group() as pumps:
+                pumps.start_soon(_pump, self._program.receive_stdout, self._stdout)
+                pumps.start_soon(_pump, self._program.receive_stderr, self._stderr)
+                code = await self._program.wait()
+                # As a shell has it, and so a sandbox; Python's own is a negative number.
+                self._code = _BY_SIGNAL - code if code < 0 else code
+                self.ended.set()
+        finally:
+            # With the backend this ends as well, and nobody may have to wait for it then.
+            self.ended.set()
+            self._stdout.end()
+            self._stderr.end()
 
     async def wait(self) -> int:
-        await self._ended.wait()
-        return self._code or 0
+        await self.ended.wait()
+        if self._code is None:
+            raise unconfirmed()
+        return self._code
 
     def kill(self) -> None:
         if self._code is None:
@@ -172,18 +190,19 @@ class _LocalProcess(Process):
         self.send_signal(signal.SIGTERM)
 
     def send_signal(self, signal: int) -> None:
-        if signal == _KILL:
+        number = signal_number(signal)
+        if number == _KILL:
             self.kill()
         elif self._code is None:
             with suppress(ProcessLookupError):
-                os.kill(self._program.pid, signal)
+                os.kill(self._program.pid, number)
 
     async def aclose(self) -> None:
         self.kill()
         with CancelScope(shield=True):
             for outlet in (self._stdout, self._stderr):
                 await outlet.aclose()
-            await self._ended.wait()
+            await self.ended.wait()
 
     @property
     def pid(self) -> int:

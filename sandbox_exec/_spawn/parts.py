@@ -84,7 +84,7 @@ class Parts:
         starter = Starter(config, client, preset, images, storage, clock)
         # A workspace is somebody's project here, so guests make nothing in it.
         reach, roster = Reach(config, client, ""), Roster(clock)
-        ending = Ending(client, starter, reach)
+        ending = Ending(client, reach)
         removal = Removal(client, starter, reach, ending)
         sessions = SessionMap(
             # Whatever else runs in the container may be another program's.

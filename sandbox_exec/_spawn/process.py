@@ -8,6 +8,7 @@ from collections.abc import Callable
 from anyio import CancelScope
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
+from sandbox_exec._spawn.checks import signal_number
 from sandbox_exec._spawn.child import Child
 
 __all__ = ["DockerProcess"]
@@ -31,15 +32,21 @@ class DockerProcess(Process):
         """Wait for its end and return its exit code, 0 to 255.
 
         :raises SandboxError: when it was lost with its container or the engine, or the backend was
-            disposed; ``started`` is true. Then nobody knows how it ended.
+            disposed; ``started`` is true. Then nobody knows how it ended. With code
+            ``kill-unconfirmed`` when it was to be killed and the engine did not do it in time.
         """
-        await self._child.ended.wait()
-        if self._child.failure is not None:
-            raise self._child.failure.fresh()
-        return self._child.returncode or 0
+        while self._child.returncode is None:
+            # Anew after a kill that was in doubt and is tried again.
+            await self._child.ended.wait()
+            if self._child.failure is not None:
+                raise self._child.failure.fresh()
+        return self._child.returncode
 
     def kill(self) -> None:
-        """Kill it and everything that it has started, however that has detached itself (B6)."""
+        """Kill it and everything that it has started, however that has detached itself (B6).
+
+        Can be tried again where the engine did not do it.
+        """
         self._child.kill()
 
     def terminate(self) -> None:
@@ -47,11 +54,15 @@ class DockerProcess(Process):
         self.send_signal(signal.SIGTERM)
 
     def send_signal(self, signal: int) -> None:
-        """Send it a signal; SIGKILL is :meth:`kill`. Nothing happens to one that has ended."""
-        if signal == _KILL:
+        """Send it a signal; SIGKILL is :meth:`kill`. Nothing happens to one that has ended.
+
+        :raises ValueError: for what is no signal of Linux, 1 to 64.
+        """
+        number = signal_number(signal)
+        if number == _KILL:
             self.kill()
         elif self.returncode is None:
-            self._send(int(signal))
+            self._send(number)
 
     async def aclose(self) -> None:
         """Kill what is left of it, and wait until nothing is."""

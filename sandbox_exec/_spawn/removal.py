@@ -28,10 +28,11 @@ log = Log(__name__)
 
 @define(eq=False)
 class Removal:
-    """What was started in the container since the last disposal, and how it goes.
+    """What was started in the container, and how it goes.
 
     :ivar living: the processes of ``spawn``.
-    :ivar tag: of all wrapped spawns, so that one pass ends them all.
+    :ivar tag: of all wrapped spawns, so that one pass ends them all; those too that are started
+        after a disposal, in a container that was left to others.
     :ivar wrapped: how many there were.
     """
 
@@ -54,21 +55,21 @@ class Removal:
         :raises SandboxError: when the engine does not answer, so that it may still be there.
         """
         await self._end_living()
-        tag, used = self.tag, self.wrapped
-        self.tag, self.wrapped = new_conversation().tag, 0
-        if session.flight is None:
+        if session.flight is None and not self.wrapped:
             return
         container = await self._starter.find(session.key)
-        started = session.started
-        if container is None or (started is not None and started.id != container.id):
+        if container is None:
+            return
+        if session.flight is None or not _is_that_of(session, container):
+            if container.state is EngineState.RUNNING:
+                await self._end_wrapped(container)
             return
         if container.state is EngineState.PAUSED:
             await self._client.control(command_line.unpause(container.id))
         elif container.state is not EngineState.RUNNING:
             await self._starter.discard(container)
             return
-        if used:
-            await self._ending(Started(container.id), tag)
+        await self._end_wrapped(container)
         if await self._is_free(container):
             await self._starter.discard(container)
             log.info("spawn.removed", container=container.name)
@@ -82,6 +83,10 @@ class Removal:
                 child.leave(SandboxDisposedError("the backend was disposed", started=True))
                 group.start_soon(child.settled.wait)
 
+    async def _end_wrapped(self, container: ContainerFacts) -> None:
+        if self.wrapped:
+            await self._ending(Started(container.id), self.tag)
+
     async def _is_free(self, container: ContainerFacts) -> bool:
         """Have the container stop itself, unless somebody has a process in it."""
         frame = await self._reach.retire(container.id, _NOW)
@@ -90,3 +95,8 @@ class Removal:
         # One whose guest does not answer is of no use to anybody, unless it is in use.
         inventory = await self._client.inspect(container.id)
         return not any(one.exec_ids for one in inventory.containers)
+
+
+def _is_that_of(session: Session, container: ContainerFacts) -> bool:
+    """Whether a container is what a session has, and not a newer one of somebody else."""
+    return session.started is None or session.started.id == container.id

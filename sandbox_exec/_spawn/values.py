@@ -59,7 +59,8 @@ class SpawnRequest:
     """A process to be started.
 
     :param command: a program's name or path, as it is called inside.
-    :param args: its arguments, 131,071 bytes each at most and a mebibyte together.
+    :param args: its arguments, 131,071 bytes each at most and a mebibyte together, in
+        which each takes 9 more than its own.
     :raises ValueError: for what no command line can hold: NUL, surrogates, too much (hazard F8);
         and for options that are none.
 

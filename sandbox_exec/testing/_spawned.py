@@ -28,7 +28,7 @@ _PIECE = re.compile(r"SANDBOX_EXEC_ENV(\d+)\Z")
 class Spawned:
     """One spawned process in one container.
 
-    :param words: the wrapper's arguments: mark, nonce, directory, pieces, command.
+    :param words: the wrapper's arguments: mark, nonce, directory, start, pieces, command.
     :param variables: what the engine's program handed on.
     :ivar execution: the command.
     """
@@ -48,7 +48,7 @@ class Spawned:
     alone: bool = False
 
     def __attrs_post_init__(self) -> None:
-        command = shlex.join(self.words[4:])
+        command = shlex.join(self.words[5:])
         self.execution = Execution(command, self.container, inf, self.book.clock, self.book.killed)
 
     @property
@@ -89,6 +89,8 @@ class Spawned:
             if await self.stdin.line() != self._nonce.encode():
                 self.execution.over = True
                 return 0
+        if self.words[3] not in {_NO_CLIENT, f"{self.container.starts}.00"}:
+            return await self._refuse("moved")
         if self.plan.refuses is not None:
             return await self._refuse(self.plan.refuses)
         if self.plan.dies == "after-sent" and not self.plan.runs:
@@ -107,7 +109,7 @@ class Spawned:
     async def _perform(self, handler: Handler) -> int:
         self.book.executed.append((self.container.name, self.execution.command))
         pieces = {int(found[1]): v for k, v in self.variables.items() if (found := _PIECE.match(k))}
-        text = "".join(pieces[number] for number in range(int(self.words[3])))
+        text = "".join(pieces[number] for number in range(int(self.words[4])))
         call = FakeCall(
             self.execution,
             variables_of(text.encode().removesuffix(b"\n")),

@@ -47,6 +47,12 @@ async def shows(call: FakeCall) -> int:
     return 0
 
 
+async def reads_both(call: FakeCall) -> int:
+    found = [call.files.get(path, b"lost") for path in ("/tmp/a", "/tmp/b")]
+    await call.stdout(b" ".join(found))
+    return 0
+
+
 async def leaves_a_server(call: FakeCall) -> int:
     call.background()
     return 0
@@ -57,6 +63,7 @@ COMMANDS: dict[str, Handler] = {
     "stay": stays,
     "speak": speaks,
     "show": shows,
+    "both": reads_both,
     "serve": leaves_a_server,
 }
 

@@ -154,13 +154,13 @@ async def test_an_override_that_can_name_nothing(override: Any) -> None:  # noqa
         Completed(0, b"docker, or nearly\n"),
         Completed(127, b"", b"pyenv: docker: command not found\n"),
         Completed(0, b'{"Client": {"Version": 3}}'),
+        Completed(2, b"", b"panic: runtime error\n"),
     ],
 )
 async def test_a_stranger_by_that_name(answer: Completed) -> None:
-    """It is passed over for a podman that works, and named where there is none."""
-    stranger = {"docker": {"version": answer}}
-    assert (await detect_engine(runner=Programs({**stranger, "podman": PODMAN}))).family == "podman"
-    for programs, override in ((Programs(stranger), None), (Programs(stranger), "docker")):
+    """It is named, and never a reason to take podman: a docker may be broken just now."""
+    programs = Programs({"docker": {"version": answer}, "podman": PODMAN})
+    for override in (None, "docker"):
         error = await refused(programs, override)
         assert isinstance(error, EngineNotFoundError)
         assert (error.code, "'docker' does not answer" in str(error)) == ("not-an-engine", True)

@@ -248,6 +248,31 @@ async def test_an_outside_removal_costs_one_wrapped_spawn_at_most(place: Deploym
             assert tries[1:] == [Outcome(b"fine\n", b"", 0)] * 2
 
 
+async def test_a_kill_in_a_paused_container_leaves_nothing(place: Deployment) -> None:
+    """Nor does the end of a block: paused is not gone."""
+    async with backend_of(place) as backend:
+        for kills in (True, False):
+            async with backend.spawn(sh("sleep 7020; true")) as process:
+                place.cli("pause", *place.containers())
+                if kills:
+                    process.kill()
+                    assert await process.wait() == 137
+            assert process.returncode == 137
+            assert [line for line in inside(place) if "7020" in line] == []
+
+
+async def test_files_do_not_get_lost_with_a_restart(place: Deployment) -> None:
+    """What was placed in memory is placed anew, or what needs it says that it is gone."""
+    request = sh("cat /tmp/snippet", files={"/tmp/snippet": b"kept"})
+    async with backend_of(place) as backend:
+        wrapped = await backend.wrap_spawn(request)
+        place.cli("restart", "--time", "0", *place.containers())
+        late = await start(wrapped)
+        assert (late.code, late.stdout, b"wrap it anew" in late.stderr) == (126, b"", True)
+        assert await start(await backend.wrap_spawn(request)) == Outcome(b"kept", b"", 0)
+        assert await run(backend, request) == Outcome(b"kept", b"", 0)
+
+
 async def test_a_container_that_goes_is_no_exit_code(place: Deployment) -> None:
     """The process is lost, and the error says that it had started."""
     async with backend_of(place) as backend, backend.spawn(sh("echo up; sleep 60")) as process:

@@ -60,6 +60,7 @@ def wrap(
     announced: bool = True,
     env: Mapping[str, str] | None = None,
     cwd: str = "",
+    placed_in: str = "-",
     number: int | None = None,
     inherited: Mapping[str, str] | None = None,
     talk: Conversation | None = None,
@@ -74,6 +75,7 @@ def wrap(
         env=env,
         command=command,
         nonce=talk.nonce if announced else "-",
+        start=placed_in,
     )
     words = list(line.argv[line.argv.index("sandbox-exec-spawn") + 2 :])
     program, unshare = shutil.which(SHELLS[shell][0]), shutil.which("unshare")

@@ -258,10 +258,26 @@ def test_a_guest_signals_and_reaps_a_spawned_process(shell: str, tmp_path: Path)
         assert not mark.exists()
 
 
+def test_files_that_are_lost_are_a_refusal(start: Start, state: Path) -> None:
+    """It runs in the start of the container that has them, and in no other."""
+    one = start("true", placed_in="12.34")
+    assert one.frames(one.until_end()[0])[1] == [READY, STARTED, ended(0)]
+    one = start("true", placed_in="9.1")
+    stdout, _, code = one.until_end()
+    assert (one.frames(stdout)[1], code) == ([READY, Frame("refused", ("moved",))], 126)
+    assert one.mark() == ""
+    stdout, stderr, code = start("true", placed_in="9.1", announced=False).until_end(
+        announced=False
+    )
+    assert (stdout, b"wrap it anew" in stderr, code) == (b"", True, 126)
+    (state / "boot").unlink()
+    assert start("true", placed_in="12.34", announced=False).until_end(announced=False)[2] == 0
+
+
 def test_without_its_environment_it_fails(shell: str) -> None:
     """An environment that was forgotten must not look like success."""
     bare = subprocess.run(
-        [*SHELLS[shell], *spawn_command("1", "-", "", "0", "true")],
+        [*SHELLS[shell], *spawn_command("1", "-", "", "-", "0", "true")],
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
         check=False,

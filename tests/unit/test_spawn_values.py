@@ -28,7 +28,8 @@ LONGEST = 131_071
         (lambda: SpawnRequest("sh", ("a\0b",)), "argument 1 must not contain a NUL"),
         (lambda: SpawnRequest("sh", ("ok", "\udcff")), "argument 2 contains a surrogate"),
         (lambda: SpawnRequest("sh", ("x" * (LONGEST + 1),)), f"at most {LONGEST}"),
-        (lambda: SpawnRequest("sh", ("x" * LONGEST,) * 9), "args are"),
+        (lambda: SpawnRequest("sh", ("x" * LONGEST,) * 9), "args take"),
+        (lambda: SpawnRequest("sh", ("x",) * 110_000), "9 besides its own for each of 110000"),
         (lambda: SpawnRequest("sh", "abc"), "sequence"),
         (lambda: SpawnRequest("sh", (1,)), "argument 1 must be a str"),  # type: ignore[arg-type]  # refused
         (lambda: SpawnOptions(env={"A B": "x"}), "no shell name"),
