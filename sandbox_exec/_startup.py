@@ -16,7 +16,7 @@ from sandbox_exec._config import SandboxConfig
 from sandbox_exec._disposition import Disposition, disposition, is_ours
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
-from sandbox_exec._docker.diagnose import Fault, diagnose
+from sandbox_exec._docker.diagnose import ENDINGS, Fault, diagnose
 from sandbox_exec._docker.interface import Argv, Completed, NoAnswer
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState
 from sandbox_exec._errors import ContainerStartError, SandboxBrokenError
@@ -44,10 +44,12 @@ class Started:
 
     :param id: the engine's id for it, which a successor of the same name does not share.
     :param reset: why processes or packages of earlier calls are gone, if they are (hazard S16).
+    :param since: when it last started, by the engine's clock; ``None`` if nobody looked.
     """
 
     id: str
     reset: str | None = None
+    since: float | None = None
 
 
 @define
@@ -102,6 +104,11 @@ class Starter:
             if self._clock() >= deadline:
                 raise self._too_slow(name)
 
+    @property
+    def patience(self) -> float:
+        """Seconds that a container gets to run."""
+        return self._config.start_timeout
+
     def name(self, key: str) -> str:
         """Return the name of the container with a key."""
         return container_name(self._config.deployment, key, self._preset.kind)
@@ -149,7 +156,7 @@ class Starter:
             return None if made is None else Started(made, attempt.reset or attempt.lost)
         match step:
             case Disposition.ADOPT:
-                return Started(container.id, attempt.reset)
+                return Started(container.id, attempt.reset, container.started)
             case Disposition.START:
                 if attempt.woken == _WAKE_TRIES:
                     raise _broken(container, "it ends as soon as it has been started")
@@ -304,15 +311,7 @@ class Starter:
             await sleep(_LOOK_EVERY)
 
 
-_GONE_MEANWHILE: Final = frozenset(
-    {
-        Fault.CONTAINER_MISSING,
-        Fault.BEING_REMOVED,
-        Fault.CONTAINER_RESTARTING,
-        Fault.CONTAINER_PAUSED,
-        Fault.RACED,
-    }
-)
+_GONE_MEANWHILE: Final = ENDINGS | {Fault.INIT_LOST}
 
 
 def _broken(container: ContainerFacts, why: str) -> SandboxBrokenError:

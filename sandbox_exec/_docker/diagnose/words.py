@@ -96,7 +96,6 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             OCI + r"unable to create new parent process: namespace path: lstat /proc/\d+/ns/\w+: "
             r"no such file or directory" + END,
             OCI + r"error executing setns process: (?:exit status \d+|signal: [^:]+)" + END,
-            OCI + r"(?:[^:]+: )?(?:read|write) init-p: [^:(]+" + END,
             # engine 26, on standard output.
             r"container \w+ init process is not running: failed precondition",
             OCI + r"(?:container not running|unable to signal init: .*)" + END,
@@ -110,6 +109,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"Error: container has already been removed",
         ),
     ),
+    # 20.10, 28, podman.
+    (Fault.INIT_LOST, (OCI + r"(?:[^:]+: )?(?:read|write) init-p: [^:(]+" + END,)),
     (
         Fault.MEMORY_EXHAUSTED,
         (
