@@ -37,6 +37,9 @@ a retirement come before a request, but for one that begins just then."""
 
 _RETIRING_STEP: Final = 0.1
 _REDIAL_STEP: Final = 0.5
+_NOTICED: Final = 0.5
+"""Seconds after which an engine has certainly noticed that a container ended."""
+
 _SETTLE_STEP: Final = 0.2
 
 log = Log(__name__)
@@ -62,8 +65,7 @@ class Healing:
     def note(self, started: Started, verdict: NotStarted) -> None:
         """Hold the container that this attempt met against the one before."""
         last, self._last = self._last, started
-        # One that was just made has not been looked at yet.
-        same = last is not None and last.id == started.id and last.since in {None, started.since}
+        same = last is not None and last.is_same_start(started)
         self.moved |= last is not None and not same
         ended = verdict.diagnosis.fault in ENDINGS
         self.stood = self.stood + 1 if same and not ended else 0
@@ -203,12 +205,16 @@ class Keeper:
     ) -> SandboxError:
         """Return the error for something whose fate is unknown; it is never run again.
 
-        :param cut: the engine's program said that it lost its engine.
+        :param cut: the engine's program said that it lost its engine, or was killed.
         :param facts: for the error: whether it had started, and what it had printed.
         """
         self.forget(session, container)
         try:
             running = await self._starter.is_running(container)
+            if running and cut is None:
+                # The call's end is often heard of before the engine knows of its container's.
+                await sleep(_NOTICED)
+                running = await self._starter.is_running(container)
         except DaemonUnavailableError as error:
             return error.fresh(**facts)
         if cut is not None:
@@ -216,7 +222,7 @@ class Keeper:
         what = (
             "the process that runs the command was killed inside the sandbox"
             if running
-            else "the sandbox was stopped, paused or removed while the command ran"
+            else "the sandbox was stopped, restarted, paused or removed while the command ran"
         )
         return SandboxBrokenError(
             what,

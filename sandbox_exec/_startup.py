@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from anyio import sleep
-from attrs import define, evolve, frozen
+from attrs import define, evolve
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._disposition import Disposition, disposition, is_ours
@@ -25,6 +25,7 @@ from sandbox_exec._log import Log
 from sandbox_exec._naming import LABEL_POLICY, container_name
 from sandbox_exec._policy import Policy, Preset, changed_parts
 from sandbox_exec._start_error import start_error_from
+from sandbox_exec._started import FIRST, Started
 from sandbox_exec._storage import Storage
 from sandbox_exec._tool_text import BROKEN_HINT, START_HINT
 from sandbox_exec._trial import try_out
@@ -36,20 +37,6 @@ _WAKE_TRIES: Final = 3
 _WOKEN: Final = "it had been stopped: its files are as they were, its processes are gone"
 
 log = Log(__name__)
-
-
-@frozen
-class Started:
-    """A container that runs under today's policy.
-
-    :param id: the engine's id for it, which a successor of the same name does not share.
-    :param reset: why processes or packages of earlier calls are gone, if they are (hazard S16).
-    :param since: when it last started, by the engine's clock; ``None`` if nobody looked.
-    """
-
-    id: str
-    reset: str | None = None
-    since: float | None = None
 
 
 @define
@@ -106,7 +93,7 @@ class Starter:
 
     @property
     def patience(self) -> float:
-        """Seconds that a container gets to run."""
+        """Seconds that a start may take."""
         return self._config.start_timeout
 
     def name(self, key: str) -> str:
@@ -153,7 +140,8 @@ class Starter:
             )
         if container is None:
             made = await self._create(attempt.name, attempt.key, policy)
-            return None if made is None else Started(made, attempt.reset or attempt.lost)
+            reset = attempt.reset or attempt.lost
+            return None if made is None else Started(made, reset, FIRST)
         match step:
             case Disposition.ADOPT:
                 return Started(container.id, attempt.reset, container.started)
@@ -182,12 +170,12 @@ class Starter:
         return evolve(again, reset=again.reset or (why if done else None))
 
     async def is_running(self, started: Started) -> bool:
-        """Return whether this very container still runs.
+        """Return whether this very container runs, and has not been started again.
 
         :raises DaemonUnavailableError: when the engine does not say.
         """
         inventory = await self._client.inspect(started.id)
-        return any(c.state is EngineState.RUNNING for c in inventory.containers)
+        return started.goes_on(inventory.container(started.id))
 
     async def exists(self, key: str) -> bool:
         """Return whether there is anything of a session: a container, or durable files."""
