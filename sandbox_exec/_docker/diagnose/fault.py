@@ -25,7 +25,9 @@ class Fault(Enum):
     NAME_TAKEN = auto()
     BEING_REMOVED = auto()
     IMAGE_MISSING = auto()
-    """The image is not here, or cannot be fetched, or its name cannot be one."""
+    """The image is not here, or cannot be fetched."""
+    BAD_IMAGE = auto()
+    """No image can have that name."""
     NO_SHELL = auto()
     """The program is missing or cannot be run."""
     BAD_USER = auto()

@@ -147,17 +147,25 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             DAEMON + r"(?:no such image: [^ ]+: )?No such image: [^ ]+",
             # 20.10: image inspect.
             r"Error: No such image: [^ ]+",
-            # 20.10, 28: a name that cannot be one.
-            CLIENT + r"invalid reference format.*",
             # 20.10, 28: pull from a registry that is not there, or does not have it (reported).
             r'Error response from daemon: (?:Get|Head) "[^"]+/v2/[^"]*": .*',
             r"Error response from daemon: manifest for [^ ]+ not found: .*",
             r"Error response from daemon: pull access denied for [^ ]+, .*",
-            # podman: run, image inspect, names, pull, names without a registry (reported).
+            # podman: run, image inspect, pull, names without a registry (reported).
             r"Error: (?:inspecting object: )?[^ ]+: image not known",
-            r"Error: repository name must be lowercase",
             r"Error: initializing source docker://.*",
             r'Error: short-name "[^"]+" did not resolve to an alias .*',
+        ),
+    ),
+    (
+        Fault.BAD_IMAGE,
+        (
+            # 20.10, 28: run, pull.
+            CLIENT + r"invalid reference format.*",
+            # 26: image inspect.
+            DAEMON + r"no such image: .*: invalid reference format.*",
+            # podman.
+            r"Error: repository name must be lowercase",
         ),
     ),
     (
