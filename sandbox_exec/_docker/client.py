@@ -100,7 +100,7 @@ class EngineClient:
 
         :raises DaemonUnavailableError: when there was no answer, or one that says that the daemon
             is not there.
-        :raises EngineNotFoundError: when there is no such program.
+        :raises EngineNotFoundError: when there is no such program, or it prints without end.
         """
         answer = await self.attempt(argv, self.timeout if timeout is None else timeout)
         if isinstance(answer, NoAnswer):
@@ -112,13 +112,21 @@ class EngineClient:
         """Make a control call whose silence need not mean that the engine is silent.
 
         :raises DaemonUnavailableError: when the answer says that the daemon is not there.
-        :raises EngineNotFoundError: when there is no such program.
+        :raises EngineNotFoundError: when there is no such program, or it prints without end.
         """
         try:
             answer = await self.runner.run(self.line(argv), timeout=seconds)
         except ProgramMissing as error:
             raise self.missing_program(error) from error
         if isinstance(answer, NoAnswer):
+            if answer.excess:
+                raise EngineNotFoundError(
+                    f"{self.program!r} does not answer as docker or podman do: it printed more "
+                    "than 64 MiB, and was ended",
+                    code="not-an-engine",
+                    argv=self.line(argv),
+                    hint=DAEMON_DOWN_HINT,
+                )
             return answer
         if answer.exit_code == 0:
             self.breaker.clear()

@@ -50,6 +50,8 @@ class NoAnswer:
 
     after: float
     """Seconds that were waited."""
+    excess: bool = False
+    """It printed more than an answer can have, which is why it was given up, and no sooner."""
 
 
 class ProgramMissing(Exception):  # noqa: N818  # a state of the host, named as one

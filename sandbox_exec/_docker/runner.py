@@ -38,6 +38,8 @@ _NO_PROGRAM: Final = frozenset(
     }
 )
 _CHUNK_BYTES: Final = 65536
+# All the output of a control call: that of an inspect of 500 containers has some 5 MiB.
+_MOST_BYTES: Final = 64 * 2**20
 _GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError)
 
 
@@ -58,25 +60,33 @@ class SubprocessRunner:
     ) -> Completed | NoAnswer:
         """Run a control call to its end, or kill it after ``timeout`` seconds.
 
-        Output is read whole, and standard input is empty, never inherited (hazard F15).
+        Output is read whole, up to a bound that anyio's own ``run_process`` does not have, and
+        standard input is empty, never inherited (hazard F15).
         """
         answers: list[Completed] = []
+        output = _Output()
 
         async def call() -> None:
-            with anyio.move_on_after(timeout):
-                ended = await anyio.run_process(
-                    argv,
-                    stdin=DEVNULL,
-                    check=False,
-                    env={**self._environment, **env},
-                    cwd=self._directory,
-                    start_new_session=True,
-                )
-                answers.append(Completed(ended.returncode, ended.stdout, ended.stderr))
+            with anyio.move_on_after(timeout) as output.patience:
+                # Leaving the block early kills it.
+                async with (
+                    await anyio.open_process(
+                        argv,
+                        stdin=DEVNULL,
+                        env={**self._environment, **env},
+                        cwd=self._directory,
+                        start_new_session=True,
+                    ) as process,
+                    anyio.create_task_group() as readers,
+                ):
+                    readers.start_soon(output.read, process.stdout, output.stdout)
+                    readers.start_soon(output.read, process.stderr, output.stderr)
+                    status = await process.wait()
+                answers.append(Completed(status, bytes(output.stdout), bytes(output.stderr)))
 
         with _program_of(argv):
             await _in_own_task(call)
-        return answers[0] if answers else NoAnswer(timeout)
+        return answers[0] if answers else NoAnswer(timeout, output.excess)
 
     @asynccontextmanager
     async def open(
@@ -145,6 +155,23 @@ async def _receive(stream: ByteReceiveStream) -> bytes:
         return await stream.receive(_CHUNK_BYTES)
     except (anyio.EndOfStream, *_GONE):
         return b""
+
+
+@define
+class _Output:
+    """What a control call prints, read whole unless it is more than any answer has."""
+
+    patience: anyio.CancelScope = field(factory=anyio.CancelScope)
+    stdout: bytearray = field(factory=bytearray)
+    stderr: bytearray = field(factory=bytearray)
+    excess: bool = False
+
+    async def read(self, stream: ByteReceiveStream | None, into: bytearray) -> None:
+        while stream is not None and (data := await _receive(stream)):
+            into += data
+            if len(self.stdout) + len(self.stderr) > _MOST_BYTES:
+                self.excess = True
+                self.patience.cancel()
 
 
 @define

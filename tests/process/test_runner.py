@@ -153,6 +153,23 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_delay(before: str) -> 
     assert time.monotonic() - begin < 2
 
 
+@pytest.mark.parametrize("stream", ["&1", "&2"])
+async def test_a_program_that_prints_without_end_is_ended(stream: str) -> None:
+    """Long before its time, and long before this host's memory is full."""
+    async with nothing_left():
+        begin = time.monotonic()
+        answer = await RUNNER.run(sh(f"exec cat /dev/zero >{stream}"), timeout=60)
+    assert answer == NoAnswer(60, excess=True)
+    assert time.monotonic() - begin < 30
+
+
+async def test_a_large_answer_is_no_excess() -> None:
+    """Such as that of an inspect of all containers there are."""
+    answer = await RUNNER.run(sh("head -c 20000000 /dev/zero"), timeout=60)
+    assert isinstance(answer, Completed)
+    assert len(answer.stdout) == 20_000_000
+
+
 @pytest.mark.parametrize("how", ["run", "open"])
 @pytest.mark.parametrize("kind", ["absent", "absent-path", "not-executable", "below-a-file"])
 async def test_a_missing_program_is_named(how: str, kind: str, tmp_path: Path) -> None:
