@@ -85,7 +85,10 @@ class CliProcess(Protocol):
         """Its number on this host."""
 
     def kill(self) -> None:
-        """Send SIGKILL to the program; never SIGTERM, which makes it exit 0 (hazard F3)."""
+        """Send SIGKILL to the program and to what it has started in its process group.
+
+        Never SIGTERM, which makes it exit 0 (hazard F3).
+        """
 
 
 class CommandRunner(Protocol):

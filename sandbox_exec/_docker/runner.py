@@ -10,8 +10,13 @@ import errno
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from subprocess import DEVNULL
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from subprocess import DEVNULL, PIPE
 from typing import Final, cast
 
 import anyio
@@ -68,36 +73,32 @@ class SubprocessRunner:
 
         async def call() -> None:
             with anyio.move_on_after(timeout) as output.patience:
-                # Leaving the block early kills it.
-                async with (
-                    await anyio.open_process(
-                        argv,
-                        stdin=DEVNULL,
-                        env={**self._environment, **env},
-                        cwd=self._directory,
-                        start_new_session=True,
-                    ) as process,
-                    anyio.create_task_group() as readers,
-                ):
-                    readers.start_soon(output.read, process.stdout, output.stdout)
-                    readers.start_soon(output.read, process.stderr, output.stderr)
-                    status = await process.wait()
-                answers.append(Completed(status, bytes(output.stdout), bytes(output.stderr)))
+                async with self._running(argv, env, DEVNULL) as child:
+                    async with anyio.create_task_group() as readers:
+                        readers.start_soon(output.read, child.receive_stdout, output.stdout)
+                        readers.start_soon(output.read, child.receive_stderr, output.stderr)
+                        status = await child.wait()
+                    answers.append(Completed(status, bytes(output.stdout), bytes(output.stderr)))
 
-        with _program_of(argv):
-            await _in_own_task(call)
+        await _in_own_task(call)
         return answers[0] if answers else NoAnswer(timeout, output.excess)
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self, argv: Argv, *, env: Mapping[str, str] = NO_VARIABLES
-    ) -> AsyncIterator[_Child]:
+    ) -> AbstractAsyncContextManager[_Child]:
         """Start a command call; leaving the block kills it, reaps it and closes its pipes."""
+        return self._running(argv, env, PIPE)
+
+    @asynccontextmanager
+    async def _running(
+        self, argv: Argv, env: Mapping[str, str], stdin: int
+    ) -> AsyncIterator[_Child]:
         children: list[_Child] = []
 
         async def start() -> None:
             process = await anyio.open_process(
                 argv,
+                stdin=stdin,
                 env={**self._environment, **env},
                 cwd=self._directory,
                 start_new_session=True,
@@ -166,8 +167,8 @@ class _Output:
     stderr: bytearray = field(factory=bytearray)
     excess: bool = False
 
-    async def read(self, stream: ByteReceiveStream | None, into: bytearray) -> None:
-        while stream is not None and (data := await _receive(stream)):
+    async def read(self, receive: Callable[[], Awaitable[bytes]], into: bytearray) -> None:
+        while data := await receive():
             into += data
             if len(self.stdout) + len(self.stderr) > _MOST_BYTES:
                 self.excess = True
@@ -188,7 +189,8 @@ class _Child:
 
     async def close_stdin(self) -> None:
         with suppress(*_GONE):
-            await self._stdin.aclose()
+            if self._process.stdin is not None:
+                await self._process.stdin.aclose()
 
     async def receive_stdout(self) -> bytes:
         return await _receive(cast("ByteReceiveStream", self._process.stdout))
@@ -205,10 +207,11 @@ class _Child:
 
     def kill(self) -> None:
         # Not the process's own kill(): asyncio's looks first whether the child has ended, which
-        # reaps it before asyncio's watcher does, and its exit status is lost.
+        # reaps it before asyncio's watcher does, and its exit status is lost. And with its group,
+        # which is its own: a docker that is a script runs the real one as a child.
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def finish(self) -> None:
         """End it, whatever it does."""

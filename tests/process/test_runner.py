@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -142,6 +142,28 @@ async def test_a_term_ignoring_program_is_given_up() -> None:
         answer = await RUNNER.run(sh("trap '' TERM INT; while :; do :; done"), timeout=0.3)
     assert isinstance(answer, NoAnswer)
     assert time.monotonic() - begin < 2
+
+
+@pytest.mark.parametrize("how", ["run", "open", "kill"])
+async def test_a_script_is_ended_with_what_it_runs(how: str, tmp_path: Path) -> None:
+    """A docker that is one, and does not `exec` the real one."""
+    note = tmp_path / "pid"
+    script = sh(f"sleep 60 & echo $! >{note}.new; mv {note}.new {note}; wait")
+    async with nothing_left():
+        if how == "run":
+            assert isinstance(await RUNNER.run(script, timeout=1), NoAnswer)
+        else:
+            async with RUNNER.open(script) as process:
+                while not note.exists():  # noqa: ASYNC110  # it has no event
+                    await anyio.sleep(0.01)
+                if how == "kill":
+                    process.kill()
+                    assert await process.wait() == -signal.SIGKILL
+    with anyio.fail_after(5), suppress(psutil.NoSuchProcess):
+        below = psutil.Process(int(note.read_text()))
+        # Whoever adopts it here may take its time to note its end.
+        while below.status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110  # it has no event
+            await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize("before", ["", "sleep 60"], ids=["program-ended", "program-killed"])
