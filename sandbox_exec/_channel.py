@@ -89,6 +89,7 @@ class Channel:
             data = await self.process.receive_stdout()
             if not data:
                 self.report.exit_code = await self.process.wait()
+                self.report.killed_by = max(-self.report.exit_code, 0)
                 return self._scanner.flush(), None
             seen, frame = self._scanner.feed(data)
         if frame is not None:

@@ -9,17 +9,15 @@ import secrets
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, assert_never
 
-from anyio import to_thread
-
 from sandbox_exec._cli_output import line
+from sandbox_exec._cli_source import content_of
 from sandbox_exec._errors import FileTransferError
 from sandbox_exec._executor import LocalDockerExecutor
-from sandbox_exec._files import Content
 from sandbox_exec._naming import session_key
 from sandbox_exec._paths import directory_path, file_path, harvested_path
 from sandbox_exec._read_result import (
@@ -41,7 +39,6 @@ _SESSION: Final = "whose sandbox"
 _RELATIVE: Final = "in the sandbox; a relative one starts at /workspace"
 _MAX_BYTES: Final = 64 * 2**20
 _MAX_FILES: Final = 1000
-_READ_AT_ONCE: Final = 2**20
 _BAR: Final = 30
 _BAR_EVERY: Final = 0.1
 
@@ -120,8 +117,8 @@ def work(
 
 
 async def _put(executor: LocalDockerExecutor, options: argparse.Namespace) -> str:
-    content: Content = _own_stdin() if options.local == "-" else Path(options.local)
     with _local(options.local), _Bar.shown(options.remote) as progress:
+        content = content_of(options.local)
         await executor.put_file(options.session, options.remote, content, progress=progress)
     return ""
 
@@ -243,12 +240,6 @@ def _write_whole(target: Path, name: str, data: bytes, above: Sequence[str]) -> 
             raise
     finally:
         os.close(directory)
-
-
-async def _own_stdin() -> AsyncIterator[bytes]:
-    # A thread that waits for a terminal cannot be cancelled, only left behind.
-    while data := await to_thread.run_sync(os.read, 0, _READ_AT_ONCE, abandon_on_cancel=True):
-        yield data
 
 
 @contextmanager

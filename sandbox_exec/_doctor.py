@@ -29,6 +29,7 @@ __all__ = ["examine"]
 
 _DEFAULT_ENGINE: Final = str(fields_dict(SandboxConfig)["engine"].default)
 _LEFT: Final = "seen"
+_OF_THE_IMAGE: Final = frozenset({"image-missing", "bad-image"})
 _PRIVATE: Final = 0o700
 
 
@@ -87,7 +88,7 @@ async def _sandboxes(bench: Bench, info: EngineInfo) -> AsyncIterator[Check]:
         await bench.require_image()
         sighting = await bench.look()
     except SandboxError as error:
-        yield trouble("image" if error.code == "image-missing" else "sandbox", error)
+        yield trouble("image" if error.code in _OF_THE_IMAGE else "sandbox", error)
         return
     yield Check("sandbox", "ok", f"made from {config.image}, whose sh works")
     yield verdicts.network(config, sighting)

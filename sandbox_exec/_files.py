@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
-import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable
-from io import FileIO
+from collections.abc import AsyncIterable, Callable
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from anyio import to_thread
-from attrs import define, frozen
+from attrs import define
 
 from sandbox_exec._address import Bounds
 from sandbox_exec._drain import DrainScript
 from sandbox_exec._errors import FileTransferError
 from sandbox_exec._frames import Conversation
+from sandbox_exec._host_file import HostFile
 from sandbox_exec._log import Log
 from sandbox_exec._paths import directory_path, file_path
 from sandbox_exec._read_result import (
@@ -37,9 +32,7 @@ from sandbox_exec._transfer import Progress, PutScript, ReadScript, Source
 __all__ = ["Content", "Files"]
 
 Content: TypeAlias = bytes | bytearray | memoryview | PathLike[str] | AsyncIterable[bytes]
-"""Bytes, the path of a file on this host, or an asynchronous iterable of bytes."""
-
-_READ_AT_ONCE: Final = 2**20
+"""Bytes, the path of a regular file on this host, or an asynchronous iterable of bytes."""
 
 _READ_LIMIT: Final = 30.0
 """Seconds for a read: some files of /proc never come to an end."""
@@ -70,9 +63,11 @@ class Files:
     ) -> None:
         """Write one file, whole or not at all.
 
-        :raises ValueError: for a path that names no file.
+        :raises ValueError: for a path that names no file, or one of this host that is no regular
+            file, such as a fifo or a device.
         :raises OSError: when the file of this host cannot be read.
-        :raises FileTransferError: when it could not be written; the old content is still there.
+        :raises FileTransferError: when it could not be written, or the file of this host was cut
+            while it was read; the old content is still there.
         """
         where = file_path(path)
         source = await _source(content)
@@ -204,40 +199,7 @@ async def _source(content: object) -> Source:
     if isinstance(content, AsyncIterable):
         return Source(content, None)
     if isinstance(content, PathLike):
-        path = Path(content)
-        found = await to_thread.run_sync(path.stat)
-        if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        size = found.st_size
-        return Source(_HostFile(path), size, repeatable=True)
+        file = HostFile(Path(content))
+        return Source(file, await file.size(), repeatable=True)
     message = f"content must be bytes, a path or an async iterable, not {type(content).__name__}"
     raise ValueError(message)  # rejected input is a ValueError, always
-
-
-@frozen
-class _HostFile:
-    """The bytes of a file of this host, from the beginning each time."""
-
-    _path: Path
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        # Not anyio's file, whose closing would be one more thing to await in a call that ends. A
-        # thread that waits for the other end of a fifo can only be left behind.
-        left = threading.Event()
-        try:
-            file = await to_thread.run_sync(self._open, left, abandon_on_cancel=True)
-        except BaseException:
-            left.set()
-            raise
-        with file:
-            while data := await to_thread.run_sync(
-                file.read, _READ_AT_ONCE, abandon_on_cancel=True
-            ):
-                yield data
-
-    def _open(self, left: threading.Event) -> FileIO:
-        # Without a buffer, whose closing would wait for the read of another thread.
-        file = self._path.open("rb", buffering=0)
-        if left.is_set():
-            file.close()
-        return file

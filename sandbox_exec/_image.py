@@ -33,7 +33,8 @@ class ImageSource:
 
         A step of its own with a budget of its own (hazards C3, R6).
 
-        :raises ContainerStartError: with code ``image-missing`` when it cannot be had.
+        :raises ContainerStartError: with code ``image-missing`` when it cannot be had, and
+            ``bad-image`` when none can have that name.
         """
         name = self._config.image
         image = await self._client.inspect_image(name)
@@ -68,5 +69,5 @@ class ImageSource:
             error = start_error_from(
                 f"the image {name!r} could not be fetched", self._client.line(argv), answer
             )
-            raise error.fresh(code="image-missing")
+            raise error if error.code == "bad-image" else error.fresh(code="image-missing")
         log.info("sandbox.pulled", image=name)

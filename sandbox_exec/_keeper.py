@@ -15,12 +15,12 @@ from anyio.abc import TaskGroup
 from attrs import define, evolve
 
 from sandbox_exec._docker.client import EngineClient
-from sandbox_exec._docker.diagnose import Diagnosis
+from sandbox_exec._docker.diagnose import ENDINGS, Diagnosis
 from sandbox_exec._errors import DaemonUnavailableError, SandboxBrokenError, SandboxError
 from sandbox_exec._log import Log
 from sandbox_exec._outcome import NotStarted
 from sandbox_exec._reach import Reach
-from sandbox_exec._remedy import GiveUp, Remedy, beyond_repair, treatment
+from sandbox_exec._remedy import GiveUp, Remedy, beyond_repair, treatment, unsettled
 from sandbox_exec._roster import Session
 from sandbox_exec._singleflight import Flight
 from sandbox_exec._startup import Started, Starter
@@ -37,18 +37,38 @@ a retirement come before a request, but for one that begins just then."""
 
 _RETIRING_STEP: Final = 0.1
 _REDIAL_STEP: Final = 0.5
+_NOTICED: Final = 0.5
+"""Seconds after which an engine has certainly noticed that a container ended."""
+
+_SETTLE_STEP: Final = 0.2
 
 log = Log(__name__)
 
 
 @define
 class Healing:
-    """What was already done for one call."""
+    """What was already done for one call, and what its attempts found.
+
+    :ivar stood: how many looks in a row found the container as the attempt before had left it.
+    :ivar moved: it was another one, or another start of it, at some look.
+    """
 
     looked: bool = False
     restarted: bool = False
     doubtful: int = 0
     give_up_at: float | None = None
+    settle_until: float | None = None
+    stood: int = 0
+    moved: bool = False
+    _last: Started | None = None
+
+    def note(self, started: Started, verdict: NotStarted) -> None:
+        """Hold the container that this attempt met against the one before."""
+        last, self._last = self._last, started
+        same = last is not None and last.is_same_start(started)
+        self.moved |= last is not None and not same
+        ended = verdict.diagnosis.fault in ENDINGS
+        self.stood = self.stood + 1 if same and not ended else 0
 
 
 @define
@@ -74,7 +94,8 @@ class Keeper:
         :raises SandboxBrokenError: when there is nothing left to do.
         :raises ValueError: when it was the caller's input.
         """
-        step = treatment(verdict, looked=healing.looked)
+        healing.note(started, verdict)
+        step = treatment(verdict, looked=healing.looked, stood=healing.stood)
         log.info("sandbox.not_started", key=session.key, why=verdict.why, remedy=step.name)
         if isinstance(step, GiveUp):
             raise step.error()
@@ -90,6 +111,10 @@ class Keeper:
             return
         elif step.remedy is Remedy.WAIT and self._waits(healing):
             await sleep(_RETIRING_STEP)
+        elif step.remedy is Remedy.SETTLE and self._settles(healing):
+            await sleep(_SETTLE_STEP)
+        elif step.remedy is Remedy.SETTLE and healing.moved:
+            raise unsettled(verdict)
         elif healing.restarted or not self._restarts:
             raise beyond_repair(verdict, restarted=self._restarts)
         else:
@@ -105,6 +130,13 @@ class Keeper:
         if healing.give_up_at is None:
             healing.give_up_at = now + _RETIRING_FOR
         return now < healing.give_up_at
+
+    def _settles(self, healing: Healing) -> bool:
+        """Return whether others may still be about to leave it alone."""
+        now = self._clock()
+        if healing.settle_until is None:
+            healing.settle_until = now + self._starter.patience
+        return now < healing.settle_until
 
     async def acquire(self, session: Session) -> Started:
         """Return the session's running container, starting it if nobody has (hazards S4, S5).
@@ -173,12 +205,16 @@ class Keeper:
     ) -> SandboxError:
         """Return the error for something whose fate is unknown; it is never run again.
 
-        :param cut: the engine's program said that it lost its engine.
+        :param cut: the engine's program said that it lost its engine, or was killed.
         :param facts: for the error: whether it had started, and what it had printed.
         """
         self.forget(session, container)
         try:
             running = await self._starter.is_running(container)
+            if running and cut is None:
+                # The call's end is often heard of before the engine knows of its container's.
+                await sleep(_NOTICED)
+                running = await self._starter.is_running(container)
         except DaemonUnavailableError as error:
             return error.fresh(**facts)
         if cut is not None:
@@ -186,7 +222,7 @@ class Keeper:
         what = (
             "the process that runs the command was killed inside the sandbox"
             if running
-            else "the sandbox was stopped, paused or removed while the command ran"
+            else "the sandbox was stopped, restarted, paused or removed while the command ran"
         )
         return SandboxBrokenError(
             what,

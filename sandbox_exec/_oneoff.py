@@ -110,7 +110,7 @@ class OneOffs:
             return self._client.unreachable(broken).fresh(**facts)
         if isinstance(verdict, Lost):
             return SandboxBrokenError(
-                "the sandbox was stopped, paused or removed while the command ran",
+                "the sandbox was stopped, restarted, paused or removed while the command ran",
                 code="sandbox-lost",
                 hint=BROKEN_HINT,
                 **facts,

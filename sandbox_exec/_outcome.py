@@ -39,6 +39,7 @@ class Report:
     :ivar reaped: the fallback confirmed that nothing of the command is left.
     :ivar tentative: what was done lasts only if the client says that it has seen the end.
     :ivar exit_code: status of the engine's program, once it ended.
+    :ivar killed_by: the signal that ended that program, which was none of ours; 0 for no signal.
     :ivar duration: seconds from the request to its end.
     """
 
@@ -56,6 +57,7 @@ class Report:
     reaped: bool = False
     tentative: bool = False
     exit_code: int | None = None
+    killed_by: int = 0
     duration: float = 0.0
 
     @property
@@ -111,7 +113,8 @@ class Lost:
     """The command may have run, wholly or in part, and nobody can say.
 
     :param partial: what it had printed, without what the engine's program said at its end.
-    :param cut: that program's last words, where they say that it lost its engine.
+    :param cut: that program's last words, where they say that it lost its engine, or ours about a
+        program that was killed.
     """
 
     partial: ExecResult
@@ -137,7 +140,14 @@ def judge(report: Report) -> Verdict:
         return Ended(_result(report, code, timed_out=timed_out), report.end.unkillable)
     if report.overdue and report.reaped:
         return Ended(_result(report, -1, timed_out=True))
+    return _lost(report)
+
+
+def _lost(report: Report) -> Lost:
     partial = _result(report, -1, timed_out=False)
+    if report.killed_by:
+        words = f"its program was killed on this host by signal {report.killed_by}"
+        return Lost(partial, Diagnosis(Fault.DAEMON_DOWN, words))
     own, cut = _last_words(partial.stderr, report.exit_code or 0)
     return Lost(evolve(partial, stderr=own), cut)
 

@@ -75,7 +75,7 @@ class Bench:
     async def require_image(self) -> None:
         """Insist on an image that is there: to fetch one is not for a probe to decide.
 
-        :raises ContainerStartError: with code ``image-missing``.
+        :raises ContainerStartError: with code ``image-missing`` or ``bad-image``.
         """
         if await self.client.inspect_image(self.config.image) is None:
             raise ContainerStartError(

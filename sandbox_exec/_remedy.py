@@ -7,12 +7,20 @@ from typing import Final
 
 from attrs import frozen
 
-from sandbox_exec._docker.diagnose import Fault
+from sandbox_exec._docker.diagnose import ENDINGS, Fault
 from sandbox_exec._errors import FileTransferError, SandboxBrokenError
 from sandbox_exec._outcome import NotStarted
-from sandbox_exec._tool_text import BROKEN_HINT
+from sandbox_exec._tool_text import BROKEN_HINT, UNSETTLED_HINT
 
-__all__ = ["GiveUp", "Rejected", "Remedy", "Treatment", "beyond_repair", "treatment"]
+__all__ = [
+    "GiveUp",
+    "Rejected",
+    "Remedy",
+    "Treatment",
+    "beyond_repair",
+    "treatment",
+    "unsettled",
+]
 
 
 class Remedy(Enum):
@@ -23,6 +31,9 @@ class Remedy(Enum):
 
     WAIT = auto()
     """Somebody is putting it to sleep right now: wait, then wake it."""
+
+    SETTLE = auto()
+    """Others stop or start it just then: pause and look again, for as long as a start may take."""
 
     REDIAL = auto()
     """The way to it failed although the engine answers: wait, and try again, for a while."""
@@ -95,6 +106,17 @@ def beyond_repair(verdict: NotStarted, *, restarted: bool = True) -> SandboxBrok
     )
 
 
+def unsettled(verdict: NotStarted) -> SandboxBrokenError:
+    """Return what the caller is told when others would not leave the container alone."""
+    return SandboxBrokenError(
+        f"the sandbox kept being stopped or restarted by others ({verdict.diagnosis.line})",
+        code="sandbox-unsettled",
+        retryable=True,
+        stderr=verdict.diagnosis.line,
+        hint=UNSETTLED_HINT,
+    )
+
+
 _FULL: Final = (
     "it had run out of {} and was restarted: its files are as they were, its processes are gone"
 )
@@ -146,25 +168,33 @@ _REFUSALS: Final[dict[str, Treatment | GiveUp]] = {
 
 _WAYS: Final = frozenset({Fault.DAEMON_DOWN, Fault.DAEMON_DENIED, Fault.CONTEXT_MISSING})
 
+_STOOD: Final = 3
+"""Looks at a container that goes on as before, after which it has not ended but is full."""
+
 _MUTE: Final = Treatment(
     Remedy.RESTART,
     "it no longer answered and was restarted: its files are as they were, its processes are gone",
 )
 
 
-def treatment(verdict: NotStarted, *, looked: bool) -> Treatment | GiveUp:
+def treatment(verdict: NotStarted, *, looked: bool, stood: int = 0) -> Treatment | GiveUp:
     """Return how to heal the container of a call that did not start.
 
     :param looked: it was already looked at again for this call, and seemed well.
+    :param stood: how many looks in a row found that it had not even been started again.
     """
     if verdict.refused is not None:
         return _REFUSALS.get(verdict.refused, _MUTE)
     if verdict.silent:
         return _MUTE if looked else Treatment(Remedy.LOOK_AGAIN)
     fault = verdict.diagnosis.fault
-    if looked and fault is Fault.RACED:
+    if fault is Fault.INIT_LOST and stood >= _STOOD:
         # The container is there as it was, so it was not its end that the exec met.
         fault = Fault.PROCESSES_EXHAUSTED
+    ends = fault in ENDINGS or fault is Fault.INIT_LOST or (fault is Fault.UNKNOWN and not stood)
+    if looked and ends:
+        # A restart of ours would only be one more, and end what others run in it.
+        return Treatment(Remedy.SETTLE, _MUTE.why)
     if looked and fault in _WAYS:
         # The container is not to blame, and what runs in it must not be.
         return Treatment(Remedy.REDIAL)

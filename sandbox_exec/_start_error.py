@@ -13,6 +13,7 @@ __all__ = ["start_error", "start_error_from"]
 
 _CODES: Final = {
     Fault.IMAGE_MISSING: "image-missing",
+    Fault.BAD_IMAGE: "bad-image",
     Fault.NO_SHELL: "no-shell",
     Fault.BAD_RUNTIME: "bad-runtime",
     Fault.BAD_NETWORK: "bad-network",

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from anyio import sleep
-from attrs import define, evolve, frozen
+from attrs import define, evolve
 
 from sandbox_exec._config import SandboxConfig
 from sandbox_exec._disposition import Disposition, disposition, is_ours
 from sandbox_exec._docker import argv as command_line
 from sandbox_exec._docker.client import EngineClient
-from sandbox_exec._docker.diagnose import Fault, diagnose
+from sandbox_exec._docker.diagnose import ENDINGS, Fault, diagnose
 from sandbox_exec._docker.interface import Argv, Completed, NoAnswer
 from sandbox_exec._docker.inventory import ContainerFacts, EngineState
 from sandbox_exec._errors import ContainerStartError, SandboxBrokenError
@@ -25,6 +25,7 @@ from sandbox_exec._log import Log
 from sandbox_exec._naming import LABEL_POLICY, container_name
 from sandbox_exec._policy import Policy, Preset, changed_parts
 from sandbox_exec._start_error import start_error_from
+from sandbox_exec._started import FIRST, Started
 from sandbox_exec._storage import Storage
 from sandbox_exec._tool_text import BROKEN_HINT, START_HINT
 from sandbox_exec._trial import try_out
@@ -36,18 +37,6 @@ _WAKE_TRIES: Final = 3
 _WOKEN: Final = "it had been stopped: its files are as they were, its processes are gone"
 
 log = Log(__name__)
-
-
-@frozen
-class Started:
-    """A container that runs under today's policy.
-
-    :param id: the engine's id for it, which a successor of the same name does not share.
-    :param reset: why processes or packages of earlier calls are gone, if they are (hazard S16).
-    """
-
-    id: str
-    reset: str | None = None
 
 
 @define
@@ -102,6 +91,11 @@ class Starter:
             if self._clock() >= deadline:
                 raise self._too_slow(name)
 
+    @property
+    def patience(self) -> float:
+        """Seconds that a start may take."""
+        return self._config.start_timeout
+
     def name(self, key: str) -> str:
         """Return the name of the container with a key."""
         return container_name(self._config.deployment, key, self._preset.kind)
@@ -146,10 +140,11 @@ class Starter:
             )
         if container is None:
             made = await self._create(attempt.name, attempt.key, policy)
-            return None if made is None else Started(made, attempt.reset or attempt.lost)
+            reset = attempt.reset or attempt.lost
+            return None if made is None else Started(made, reset, FIRST)
         match step:
             case Disposition.ADOPT:
-                return Started(container.id, attempt.reset)
+                return Started(container.id, attempt.reset, container.started)
             case Disposition.START:
                 if attempt.woken == _WAKE_TRIES:
                     raise _broken(container, "it ends as soon as it has been started")
@@ -175,12 +170,12 @@ class Starter:
         return evolve(again, reset=again.reset or (why if done else None))
 
     async def is_running(self, started: Started) -> bool:
-        """Return whether this very container still runs.
+        """Return whether this very container runs, and has not been started again.
 
         :raises DaemonUnavailableError: when the engine does not say.
         """
         inventory = await self._client.inspect(started.id)
-        return any(c.state is EngineState.RUNNING for c in inventory.containers)
+        return started.goes_on(inventory.container(started.id))
 
     async def exists(self, key: str) -> bool:
         """Return whether there is anything of a session: a container, or durable files."""
@@ -304,15 +299,7 @@ class Starter:
             await sleep(_LOOK_EVERY)
 
 
-_GONE_MEANWHILE: Final = frozenset(
-    {
-        Fault.CONTAINER_MISSING,
-        Fault.BEING_REMOVED,
-        Fault.CONTAINER_RESTARTING,
-        Fault.CONTAINER_PAUSED,
-        Fault.RACED,
-    }
-)
+_GONE_MEANWHILE: Final = ENDINGS | {Fault.INIT_LOST}
 
 
 def _broken(container: ContainerFacts, why: str) -> SandboxBrokenError:

@@ -17,6 +17,7 @@ __all__ = [
     "DISK_HINT",
     "DISPOSED_HINT",
     "START_HINT",
+    "UNSETTLED_HINT",
     "describe_sandbox",
     "format_exec_result",
     "size_in_words",
@@ -35,6 +36,12 @@ BROKEN_HINT: Final = (
     "answer without it if you can."
 )
 """For a container that is there and cannot serve calls (hazard S14)."""
+
+UNSETTLED_HINT: Final = (
+    "The sandbox of this conversation was being stopped or restarted from outside all the time, "
+    "and the command did not run. Its files have been left alone. Calling it again later may help."
+)
+"""For a container that others would not leave alone."""
 
 START_HINT: Final = (
     "The sandbox could not be started, and the command did not run. Calling it again in this turn "

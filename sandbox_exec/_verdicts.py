@@ -121,6 +121,7 @@ _ADVICE: Final = {
         "is."
     ),
     "image-missing": "Fetch it ({engine} pull {image}), or name another one with --image.",
+    "bad-image": "Correct the name: {image!r} is none (NAME, NAME:TAG or NAME@sha256:DIGEST).",
     "no-shell": "Name an image with a working sh with --image.",
     "bad-runtime": "Register the runtime with the engine, or name another one with --runtime.",
     "bad-network": "Make the network {network!r}, or name another one in docker_network.",

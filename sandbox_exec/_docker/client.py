@@ -27,8 +27,12 @@ from sandbox_exec._docker.inventory import (
     parse_inspect,
     parse_ps,
 )
-from sandbox_exec._errors import DaemonUnavailableError, EngineNotFoundError
-from sandbox_exec._tool_text import DAEMON_DOWN_HINT
+from sandbox_exec._errors import (
+    ContainerStartError,
+    DaemonUnavailableError,
+    EngineNotFoundError,
+)
+from sandbox_exec._tool_text import DAEMON_DOWN_HINT, START_HINT
 
 __all__ = ["EngineClient", "in_batches"]
 
@@ -96,7 +100,7 @@ class EngineClient:
 
         :raises DaemonUnavailableError: when there was no answer, or one that says that the daemon
             is not there.
-        :raises EngineNotFoundError: when there is no such program.
+        :raises EngineNotFoundError: when there is no such program, or it prints without end.
         """
         answer = await self.attempt(argv, self.timeout if timeout is None else timeout)
         if isinstance(answer, NoAnswer):
@@ -108,13 +112,21 @@ class EngineClient:
         """Make a control call whose silence need not mean that the engine is silent.
 
         :raises DaemonUnavailableError: when the answer says that the daemon is not there.
-        :raises EngineNotFoundError: when there is no such program.
+        :raises EngineNotFoundError: when there is no such program, or it prints without end.
         """
         try:
             answer = await self.runner.run(self.line(argv), timeout=seconds)
         except ProgramMissing as error:
             raise self.missing_program(error) from error
         if isinstance(answer, NoAnswer):
+            if answer.excess:
+                raise EngineNotFoundError(
+                    f"{self.program!r} does not answer as docker or podman do: it printed more "
+                    "than 64 MiB, and was ended",
+                    code="not-an-engine",
+                    argv=self.line(argv),
+                    hint=DAEMON_DOWN_HINT,
+                )
             return answer
         if answer.exit_code == 0:
             self.breaker.clear()
@@ -199,14 +211,24 @@ class EngineClient:
     async def inspect_image(self, image: str) -> ImageFacts | None:
         """Describe an image, even where a container has its name; ``None`` if it is not there.
 
+        :raises ContainerStartError: with code ``bad-image`` for a name that no image can have.
         :raises DaemonUnavailableError: for any answer that is not certain.
         """
         argv = command_line.image_inspect(image)
         answer = await self.control(argv)
         if answer.exit_code == 0:
             return next(iter(self._parse(argv, answer).images), None)
-        if diagnose(answer.exit_code, answer.stdout, answer.stderr).fault is Fault.IMAGE_MISSING:
+        diagnosis = diagnose(answer.exit_code, answer.stdout, answer.stderr)
+        if diagnosis.fault is Fault.IMAGE_MISSING:
             return None
+        if diagnosis.fault is Fault.BAD_IMAGE:
+            raise ContainerStartError(
+                f"{image!r} is no name that an image can have: {diagnosis.line}",
+                code="bad-image",
+                argv=self.line(argv),
+                stderr=answer.error_text,
+                hint=START_HINT,
+            )
         raise self.unavailable(argv, "gave no certain answer", answer.error_text)
 
     def _parse(self, argv: Argv, answer: Completed) -> Inventory:

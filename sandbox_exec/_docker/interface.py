@@ -50,6 +50,8 @@ class NoAnswer:
 
     after: float
     """Seconds that were waited."""
+    excess: bool = False
+    """It printed more than an answer can have, which is why it was given up, and no sooner."""
 
 
 class ProgramMissing(Exception):  # noqa: N818  # a state of the host, named as one
@@ -83,7 +85,10 @@ class CliProcess(Protocol):
         """Its number on this host."""
 
     def kill(self) -> None:
-        """Send SIGKILL to the program; never SIGTERM, which makes it exit 0 (hazard F3)."""
+        """Send SIGKILL to the program and to what it has started in its process group.
+
+        Never SIGTERM, which makes it exit 0 (hazard F3).
+        """
 
 
 class CommandRunner(Protocol):

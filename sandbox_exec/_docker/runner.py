@@ -10,8 +10,13 @@ import errno
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from subprocess import DEVNULL
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from subprocess import DEVNULL, PIPE
 from typing import Final, cast
 
 import anyio
@@ -38,6 +43,8 @@ _NO_PROGRAM: Final = frozenset(
     }
 )
 _CHUNK_BYTES: Final = 65536
+# All the output of a control call: that of an inspect of 500 containers has some 5 MiB.
+_MOST_BYTES: Final = 64 * 2**20
 _GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError)
 
 
@@ -58,36 +65,40 @@ class SubprocessRunner:
     ) -> Completed | NoAnswer:
         """Run a control call to its end, or kill it after ``timeout`` seconds.
 
-        Output is read whole, and standard input is empty, never inherited (hazard F15).
+        Output is read whole, up to a bound that anyio's own ``run_process`` does not have, and
+        standard input is empty, never inherited (hazard F15).
         """
         answers: list[Completed] = []
+        output = _Output()
 
         async def call() -> None:
-            with anyio.move_on_after(timeout):
-                ended = await anyio.run_process(
-                    argv,
-                    stdin=DEVNULL,
-                    check=False,
-                    env={**self._environment, **env},
-                    cwd=self._directory,
-                    start_new_session=True,
-                )
-                answers.append(Completed(ended.returncode, ended.stdout, ended.stderr))
+            with anyio.move_on_after(timeout) as output.patience:
+                async with self._running(argv, env, DEVNULL) as child:
+                    async with anyio.create_task_group() as readers:
+                        readers.start_soon(output.read, child.receive_stdout, output.stdout)
+                        readers.start_soon(output.read, child.receive_stderr, output.stderr)
+                        status = await child.wait()
+                    answers.append(Completed(status, bytes(output.stdout), bytes(output.stderr)))
 
-        with _program_of(argv):
-            await _in_own_task(call)
-        return answers[0] if answers else NoAnswer(timeout)
+        await _in_own_task(call)
+        return answers[0] if answers else NoAnswer(timeout, output.excess)
+
+    def open(
+        self, argv: Argv, *, env: Mapping[str, str] = NO_VARIABLES
+    ) -> AbstractAsyncContextManager[_Child]:
+        """Start a command call; leaving the block kills it, reaps it and closes its pipes."""
+        return self._running(argv, env, PIPE)
 
     @asynccontextmanager
-    async def open(
-        self, argv: Argv, *, env: Mapping[str, str] = NO_VARIABLES
+    async def _running(
+        self, argv: Argv, env: Mapping[str, str], stdin: int
     ) -> AsyncIterator[_Child]:
-        """Start a command call; leaving the block kills it, reaps it and closes its pipes."""
         children: list[_Child] = []
 
         async def start() -> None:
             process = await anyio.open_process(
                 argv,
+                stdin=stdin,
                 env={**self._environment, **env},
                 cwd=self._directory,
                 start_new_session=True,
@@ -148,6 +159,23 @@ async def _receive(stream: ByteReceiveStream) -> bytes:
 
 
 @define
+class _Output:
+    """What a control call prints, read whole unless it is more than any answer has."""
+
+    patience: anyio.CancelScope = field(factory=anyio.CancelScope)
+    stdout: bytearray = field(factory=bytearray)
+    stderr: bytearray = field(factory=bytearray)
+    excess: bool = False
+
+    async def read(self, receive: Callable[[], Awaitable[bytes]], into: bytearray) -> None:
+        while data := await receive():
+            into += data
+            if len(self.stdout) + len(self.stderr) > _MOST_BYTES:
+                self.excess = True
+                self.patience.cancel()
+
+
+@define
 class _Child:
     """A running program; see :class:`CliProcess`."""
 
@@ -161,7 +189,8 @@ class _Child:
 
     async def close_stdin(self) -> None:
         with suppress(*_GONE):
-            await self._stdin.aclose()
+            if self._process.stdin is not None:
+                await self._process.stdin.aclose()
 
     async def receive_stdout(self) -> bytes:
         return await _receive(cast("ByteReceiveStream", self._process.stdout))
@@ -178,10 +207,11 @@ class _Child:
 
     def kill(self) -> None:
         # Not the process's own kill(): asyncio's looks first whether the child has ended, which
-        # reaps it before asyncio's watcher does, and its exit status is lost.
+        # reaps it before asyncio's watcher does, and its exit status is lost. And with its group,
+        # which is its own: a docker that is a script runs the real one as a child.
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def finish(self) -> None:
         """End it, whatever it does."""

@@ -25,7 +25,7 @@ class Programs:
     :param answers: a program that is not among them is missing; a call that is not gets ``silent``.
     """
 
-    answers: Mapping[str, Mapping[str, Completed]]
+    answers: Mapping[str, Mapping[str, Completed | NoAnswer]]
     calls: list[Argv] = Factory(list)
 
     async def run(

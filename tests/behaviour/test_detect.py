@@ -13,6 +13,7 @@ from sandbox_exec import (
     DaemonUnavailableError,
     EngineLimits,
     EngineNotFoundError,
+    NoAnswer,
     SandboxError,
     detect_engine,
 )
@@ -202,6 +203,13 @@ async def test_an_engine_that_never_answers() -> None:
     error = await refused(Programs({"docker": {}}))
     assert (error.code, error.retryable) == ("daemon-silent", True)
     assert "did not answer within 5 s" in str(error)
+
+
+async def test_a_program_that_prints_without_end() -> None:
+    """Is none of the two, whatever is asked."""
+    error = await refused(Programs({"docker": {"version": NoAnswer(5, excess=True)}}))
+    assert (type(error), error.code) == (EngineNotFoundError, "not-an-engine")
+    assert "printed more than 64 MiB" in str(error)
 
 
 async def test_a_context_that_points_at_nothing() -> None:

@@ -195,6 +195,16 @@ async def test_a_podman_that_is_down_is_started_in_its_own_way() -> None:
     assert "podman machine start" in found["daemon"].advice
 
 
+async def test_a_name_that_no_image_can_have() -> None:
+    """To start the engine would not help."""
+    daemon = FakeDaemon()
+    words = "Error response from daemon: no such image: a@sha256:0: invalid reference format"
+    daemon.fail_next("image inspect", stderr=words)
+    found = await rows(daemon, image="a@sha256:0")
+    assert (verdicts(found, "fail"), found["image"].code) == ({"image"}, "bad-image")
+    assert "Correct the name" in found["image"].advice
+
+
 async def test_an_image_that_is_missing_is_not_fetched() -> None:
     """To fetch one takes long, and may not be wanted."""
     daemon = FakeDaemon(registry=["far/away"])

@@ -153,6 +153,45 @@ async def test_a_sandbox_gone_while_the_command_ran(
     assert [command for _, command in place.daemon.executed] == [do.lasts, do.speaks]
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_sandbox_restarted_while_the_command_ran(place: FakePlace, late: bool) -> None:
+    """It runs again, or still for all that the engine knows, and the guest was not the one lost."""
+    async with place.executor() as executor, create_task_group() as group:
+        await executor.run(ExecSpec(do.speaks, "chat"))
+        if late:
+            place.daemon.die_after_sent_next()
+
+            async def notice() -> None:
+                await until(lambda: len(place.ran("inspect")) > 1)
+                place.stop("chat")
+
+            group.start_soon(notice)
+            error = await failure(executor, SandboxBrokenError, do.speaks)
+        else:
+            caller = Caller(executor, do.lasts)
+            group.start_soon(caller)
+            await until(lambda: len(place.daemon.executed) > 1)
+            place.daemon.clock.advance(1)
+            place.restart("chat")
+            await until(lambda: caller.error)
+            error = caller.failed(SandboxBrokenError)
+        assert (error.code, error.started) == ("sandbox-lost", True)
+        assert "restarted" in str(error)
+
+
+@KINDS
+async def test_a_program_killed_while_the_command_ran(
+    place: FakePlace, session: str | None
+) -> None:
+    """On this host: neither the sandbox nor what runs in it is called lost."""
+    place.daemon.die_after_sent_next(exit_code=-9)
+    async with place.executor() as executor:
+        error = await failure(executor, DaemonUnavailableError, do.counts, session)
+        assert error.started is True
+        assert "its program was killed on this host by signal 9" in str(error)
+        assert (await executor.run(ExecSpec(do.speaks, session))).exit_code == 3
+
+
 @KINDS
 async def test_a_guest_killed_while_the_command_ran(place: FakePlace, session: str | None) -> None:
     """The sandbox itself is well, and the command is not run again although nothing ended it."""

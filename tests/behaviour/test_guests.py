@@ -224,7 +224,7 @@ async def test_what_the_engine_says_is_broken(place: FakePlace, stdout: str, cod
     [
         ("sh: can't fork: Resource temporarily unavailable\n", 1, 1),
         ("container not created: not found\n", 1, 0),
-        ("container not created: not found\n", 2, 1),
+        ("container not created: not found\n", 2, 0),
         (NOT_RUNNING, 1, 0),
         ("words that nobody knows\n", 1, 0),
         ("words that nobody knows\n", 2, 1),
@@ -233,7 +233,7 @@ async def test_what_the_engine_says_is_broken(place: FakePlace, stdout: str, cod
 async def test_engine_words_and_their_remedies(
     place: FakePlace, words: str, failures: int, restarts: int
 ) -> None:
-    """A race is looked at again; what lasts is a want of processes, and ends with a restart."""
+    """An end is looked at again; a want of processes, or what nobody knows, ends with a restart."""
     async with place.executor() as executor:
         await chat(executor, do.counts)
         place.daemon.fail_next("exec", stderr=words, exit_code=126, times=failures)

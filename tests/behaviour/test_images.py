@@ -38,6 +38,30 @@ async def test_an_image_that_cannot_be_fetched(place: FakePlace, session: str | 
     assert place.daemon.executed == []
 
 
+UPPER = "invalid reference format: repository name must be lowercase"
+
+
+@pytest.mark.parametrize("session", ["chat", None])
+async def test_a_name_that_no_image_can_have(place: FakePlace, session: str | None) -> None:
+    """It is the setting that is wrong, and not the engine that is down."""
+    words = f"Error response from daemon: no such image: UPPER/Case: {UPPER}"
+    place.daemon.fail_next("image inspect", stderr=words)
+    place.daemon.fail_next("run --rm", stderr=f"docker: {UPPER}.", exit_code=125)
+    async with place.executor(image="UPPER/Case") as executor:
+        error = await failure(executor, ContainerStartError, do.counts, session)
+    assert (error.code, error.retryable, error.started) == ("bad-image", False, False)
+    assert UPPER in str(error)
+    assert place.ran("pull") == []
+
+
+async def test_a_bad_name_that_only_a_fetch_finds_out(place: FakePlace) -> None:
+    """Where the engine looks for it first, as podman does."""
+    place.daemon.fail_next("pull", stderr="Error: repository name must be lowercase", exit_code=125)
+    async with place.executor(image="UPPER/Case") as executor:
+        error = await failure(executor, ContainerStartError, do.counts)
+    assert error.code == "bad-image"
+
+
 async def test_a_slow_fetch_has_a_budget_of_its_own(place: FakePlace) -> None:
     """Longer than a control call's and a start's."""
     place.daemon = FakeDaemon(dict(place.daemon.commands), registry=["far"])

@@ -8,22 +8,26 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from socket import AF_UNIX, socket
 from typing import cast
 
 import pytest
-from anyio import create_task_group, fail_after, move_on_after
+from anyio import create_task_group, fail_after
 from attrs import define
 
 from sandbox_exec import (
     DaemonUnavailableError,
     ExecSpec,
+    FileTransferError,
     LocalDockerExecutor,
     MissingPath,
     SandboxConfig,
     SandboxDisposedError,
     SandboxError,
+    TextFile,
 )
 from sandbox_exec._docker.interface import Argv, CliProcess, Completed, NoAnswer
+from sandbox_exec._host_file import HostFile
 
 from . import vocabulary as do
 from .places import IMAGE, FakePlace
@@ -163,14 +167,68 @@ async def test_a_source_of_something_else_is_refused(place: FakePlace) -> None:
         assert isinstance(await executor.read_file("chat", "f"), MissingPath)
 
 
-async def test_a_pipe_that_nobody_writes_holds_nobody_up(place: FakePlace, tmp_path: Path) -> None:
-    """Neither the caller that gives up nor the executor that closes."""
+async def test_only_regular_files_are_taken_by_their_path(place: FakePlace, tmp_path: Path) -> None:
+    """Of others nobody knows whether they end, or ever begin."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with fail_after(10):
+    with fail_after(5), socket(AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
         async with place.executor() as executor:
-            with move_on_after(0.3) as scope:
-                await executor.put_file("chat", "f", pipe)
-            assert scope.cancelled_caught
-    # For the thread that was left behind.
-    os.close(os.open(pipe, os.O_RDWR))
+            for odd in (pipe, tmp_path / "s", Path("/dev/zero"), Path("/dev/null")):
+                with pytest.raises(ValueError, match=f"{odd} is no regular file"):
+                    await executor.put_file("chat", "f", odd)
+            with pytest.raises(IsADirectoryError):
+                await executor.put_file("chat", "f", tmp_path)
+            assert isinstance(await executor.read_file("chat", "f"), MissingPath)
+
+
+async def test_a_pipe_that_takes_the_place_of_a_file(tmp_path: Path) -> None:
+    """It is not waited for either."""
+    path = tmp_path / "f"
+    path.write_bytes(b"x")
+    file = HostFile(path)
+    assert await file.size() == 1
+    path.unlink()
+    os.mkfifo(path)
+    with fail_after(5), pytest.raises(ValueError, match="no regular file"):
+        _ = [data async for data in file]
+
+
+@pytest.mark.parametrize("size", [1000, 0])
+async def test_a_file_that_shrinks_meanwhile(place: FakePlace, tmp_path: Path, size: int) -> None:
+    """Whole or not at all: the error names it, and the old content stays."""
+    path = tmp_path / "s"
+    path.write_bytes(b"g" * 10 * LARGE)
+    async with place.executor() as executor:
+        await executor.put_file("chat", "f", b"old")
+        with pytest.raises(FileTransferError, match=f"{path} was cut while it was read") as caught:
+            await executor.put_file("chat", "f", path, progress=lambda *_: os.truncate(path, size))
+        error = caught.value
+        assert (error.code, error.retryable, error.started) == ("source-changed", True, False)
+        assert await executor.read_file("chat", "f") == TextFile("old", 3)
+
+
+async def test_a_file_that_grows_meanwhile(place: FakePlace, tmp_path: Path) -> None:
+    """What it had at the start is what is taken, so that a log comes to an end."""
+    path = tmp_path / "g"
+    path.write_bytes(b"g" * 10 * LARGE)
+
+    def grow(*_: object) -> None:
+        with path.open("ab") as stream:
+            stream.write(b"h" * 100_000)
+
+    async with place.executor() as executor:
+        await executor.put_file("chat", "f", path, progress=grow)
+    assert place.container("chat").files["/workspace/f"] == b"g" * 10 * LARGE
+
+
+@pytest.mark.parametrize(
+    "odd", ["/proc/self/status", "/sys/kernel/mm/transparent_hugepage/enabled"]
+)
+async def test_files_whose_size_is_made_up(place: FakePlace, odd: str) -> None:
+    """The kernel's own say 0, or a page, and are read to their end."""
+    if not Path(odd).exists():
+        pytest.skip("this kernel has no such file")
+    async with place.executor() as executor:
+        await executor.put_file("chat", "f", Path(odd))
+    assert 0 < len(place.container("chat").files["/workspace/f"]) < 4096

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -144,6 +144,28 @@ async def test_a_term_ignoring_program_is_given_up() -> None:
     assert time.monotonic() - begin < 2
 
 
+@pytest.mark.parametrize("how", ["run", "open", "kill"])
+async def test_a_script_is_ended_with_what_it_runs(how: str, tmp_path: Path) -> None:
+    """A docker that is one, and does not `exec` the real one."""
+    note = tmp_path / "pid"
+    script = sh(f"sleep 60 & echo $! >{note}.new; mv {note}.new {note}; wait")
+    async with nothing_left():
+        if how == "run":
+            assert isinstance(await RUNNER.run(script, timeout=1), NoAnswer)
+        else:
+            async with RUNNER.open(script) as process:
+                while not note.exists():  # noqa: ASYNC110  # it has no event
+                    await anyio.sleep(0.01)
+                if how == "kill":
+                    process.kill()
+                    assert await process.wait() == -signal.SIGKILL
+    with anyio.fail_after(5), suppress(psutil.NoSuchProcess):
+        below = psutil.Process(int(note.read_text()))
+        # Whoever adopts it here may take its time to note its end.
+        while below.status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110  # it has no event
+            await anyio.sleep(0.01)
+
+
 @pytest.mark.parametrize("before", ["", "sleep 60"], ids=["program-ended", "program-killed"])
 async def test_a_grandchild_that_holds_the_pipes_does_not_delay(before: str) -> None:
     """The deadline holds although the end of the streams never comes (ssh under ssh://)."""
@@ -151,6 +173,23 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_delay(before: str) -> 
     answer = await RUNNER.run(sh(f"setsid sleep 5 & echo $!; {before}"), timeout=0.4)
     assert answer == NoAnswer(0.4)
     assert time.monotonic() - begin < 2
+
+
+@pytest.mark.parametrize("stream", ["&1", "&2"])
+async def test_a_program_that_prints_without_end_is_ended(stream: str) -> None:
+    """Long before its time, and long before this host's memory is full."""
+    async with nothing_left():
+        begin = time.monotonic()
+        answer = await RUNNER.run(sh(f"exec cat /dev/zero >{stream}"), timeout=60)
+    assert answer == NoAnswer(60, excess=True)
+    assert time.monotonic() - begin < 30
+
+
+async def test_a_large_answer_is_no_excess() -> None:
+    """Such as that of an inspect of all containers there are."""
+    answer = await RUNNER.run(sh("head -c 20000000 /dev/zero"), timeout=60)
+    assert isinstance(answer, Completed)
+    assert len(answer.stdout) == 20_000_000
 
 
 @pytest.mark.parametrize("how", ["run", "open"])

@@ -108,6 +108,16 @@ def test_a_dash_is_a_standard_stream(
         assert capfdbinary.readouterr().out == data[:60_000]
 
 
+def test_what_comes_out_of_a_pipe_is_put(daemon: FakeDaemon) -> None:
+    """By the path that a shell's process substitution gives."""
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as stream:
+        stream.write(b"x" * 60_000)
+    assert cli.main(["put", "s", f"/dev/fd/{read}", "f"], runner=daemon) == 0
+    os.close(read)
+    assert container(daemon).files["/workspace/f"] == b"x" * 60_000
+
+
 def test_what_is_no_file_is_a_failure(
     daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

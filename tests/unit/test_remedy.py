@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_exec._docker.diagnose import Diagnosis, Fault
+from sandbox_exec._docker.diagnose import ENDINGS, Diagnosis, Fault
 from sandbox_exec._outcome import NotStarted
 from sandbox_exec._remedy import GiveUp, Remedy, Treatment, treatment
 
 
-def by_fault(fault: Fault, *, looked: bool = False) -> Treatment | GiveUp:
+def by_fault(fault: Fault, *, looked: bool = False, stood: int = 0) -> Treatment | GiveUp:
     """Return the treatment of what the engine said."""
-    return treatment(NotStarted(diagnosis=Diagnosis(fault, "words")), looked=looked)
+    verdict = NotStarted(diagnosis=Diagnosis(fault, "words"))
+    return treatment(verdict, looked=looked, stood=stood)
 
 
 @pytest.mark.parametrize("fault", [Fault.BAD_USER])
@@ -31,23 +32,23 @@ def test_a_full_sandbox_is_restarted_at_once(fault: Fault) -> None:
     assert "processes are gone" in step.why
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault.CONTAINER_MISSING,
-        Fault.CONTAINER_STOPPED,
-        Fault.CONTAINER_PAUSED,
-        Fault.RACED,
-        Fault.UNKNOWN,
-    ],
-)
-def test_everything_else_is_looked_at_once_and_then_restarted(fault: Fault) -> None:
+def test_what_nobody_knows_is_looked_at_once_and_then_restarted() -> None:
     """The cheap remedy first."""
-    first, second = by_fault(fault), by_fault(fault, looked=True)
+    first, second = by_fault(Fault.UNKNOWN), by_fault(Fault.UNKNOWN, looked=True, stood=1)
     assert isinstance(first, Treatment)
     assert first.remedy is Remedy.LOOK_AGAIN
     assert isinstance(second, Treatment)
     assert second.remedy is Remedy.RESTART
+
+
+@pytest.mark.parametrize("fault", sorted(ENDINGS | {Fault.INIT_LOST, Fault.UNKNOWN}, key=str))
+def test_what_others_stop_is_looked_at_again_and_not_restarted(fault: Fault) -> None:
+    """A restart would be one more, and end what runs in it."""
+    first, second = by_fault(fault), by_fault(fault, looked=True)
+    assert isinstance(first, Treatment)
+    assert first.remedy is Remedy.LOOK_AGAIN
+    assert isinstance(second, Treatment)
+    assert second.remedy is Remedy.SETTLE
 
 
 @pytest.mark.parametrize("fault", [Fault.DAEMON_DOWN, Fault.DAEMON_DENIED])
@@ -98,9 +99,12 @@ def test_silence_is_not_believed_to_be_what_was_said_before() -> None:
 
 def test_an_exec_that_seems_to_race_in_a_healthy_container_found_it_full() -> None:
     """A runtime without a process left says the very same as one whose container ended."""
-    step = by_fault(Fault.RACED, looked=True)
+    step = by_fault(Fault.INIT_LOST, looked=True, stood=3)
     assert isinstance(step, Treatment)
     assert "run out of processes" in step.why
+    before = by_fault(Fault.INIT_LOST, looked=True, stood=2)
+    assert isinstance(before, Treatment)
+    assert before.remedy is Remedy.SETTLE
 
 
 @pytest.mark.parametrize(

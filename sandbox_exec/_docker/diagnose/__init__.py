@@ -18,10 +18,10 @@ from typing import Final
 
 from attrs import frozen
 
-from sandbox_exec._docker.diagnose.fault import Fault
+from sandbox_exec._docker.diagnose.fault import ENDINGS, Fault
 from sandbox_exec._docker.diagnose.words import WORDS
 
-__all__ = ["Diagnosis", "Fault", "absent", "diagnose"]
+__all__ = ["ENDINGS", "Diagnosis", "Fault", "absent", "diagnose"]
 
 # What a hostile sandbox may have written takes no more than a moment to read.
 _MAX_LINES: Final = 50

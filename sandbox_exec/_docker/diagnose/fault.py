@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Final
 
-__all__ = ["Fault"]
+__all__ = ["ENDINGS", "Fault"]
 
 
 class Fault(Enum):
@@ -24,7 +25,9 @@ class Fault(Enum):
     NAME_TAKEN = auto()
     BEING_REMOVED = auto()
     IMAGE_MISSING = auto()
-    """The image is not here, or cannot be fetched, or its name cannot be one."""
+    """The image is not here, or cannot be fetched."""
+    BAD_IMAGE = auto()
+    """No image can have that name."""
     NO_SHELL = auto()
     """The program is missing or cannot be run."""
     BAD_USER = auto()
@@ -32,16 +35,17 @@ class Fault(Enum):
     PROCESSES_EXHAUSTED = auto()
     """A shell could not fork, which had then started, or the runtime could make no thread.
 
-    Most often it is said in the words of :attr:`RACED`.
+    Most often it is said in the words of :attr:`INIT_LOST`.
     """
     MEMORY_EXHAUSTED = auto()
     """The runtime was killed for want of memory before it ran the program."""
     DISK_FULL = auto()
     RACED = auto()
-    """The exec met the end of its container. Whether its program ran is for the frames to say.
+    """The exec met the end of its container. Whether its program ran is for the frames to say."""
+    INIT_LOST = auto()
+    """The runtime's own process ended before it ran the program.
 
-    A runtime that finds no process left in its container's limit says the very same: look whether
-    the container runs as before, and if so, that is what happened.
+    Its container ended, or has no process left within its limit: see whether it goes on as before.
     """
     NO_QUOTA = auto()
     """The storage driver, or the disk below it, cannot limit a container's size."""
@@ -51,3 +55,16 @@ class Fault(Enum):
     BAD_FLAG = auto()
     """A setting that the program or the engine refuses."""
     UNKNOWN = auto()
+
+
+ENDINGS: Final = frozenset(
+    {
+        Fault.CONTAINER_MISSING,
+        Fault.CONTAINER_STOPPED,
+        Fault.CONTAINER_PAUSED,
+        Fault.CONTAINER_RESTARTING,
+        Fault.BEING_REMOVED,
+        Fault.RACED,
+    }
+)
+"""What is said of a container that somebody stops, restarts or removes just then."""

@@ -96,7 +96,6 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             OCI + r"unable to create new parent process: namespace path: lstat /proc/\d+/ns/\w+: "
             r"no such file or directory" + END,
             OCI + r"error executing setns process: (?:exit status \d+|signal: [^:]+)" + END,
-            OCI + r"(?:[^:]+: )?(?:read|write) init-p: [^:(]+" + END,
             # engine 26, on standard output.
             r"container \w+ init process is not running: failed precondition",
             OCI + r"(?:container not running|unable to signal init: .*)" + END,
@@ -110,6 +109,8 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             r"Error: container has already been removed",
         ),
     ),
+    # 20.10, 28, podman.
+    (Fault.INIT_LOST, (OCI + r"(?:[^:]+: )?(?:read|write) init-p: [^:(]+" + END,)),
     (
         Fault.MEMORY_EXHAUSTED,
         (
@@ -146,17 +147,25 @@ WORDS: Final[tuple[tuple[Fault, tuple[str, ...]], ...]] = (
             DAEMON + r"(?:no such image: [^ ]+: )?No such image: [^ ]+",
             # 20.10: image inspect.
             r"Error: No such image: [^ ]+",
-            # 20.10, 28: a name that cannot be one.
-            CLIENT + r"invalid reference format.*",
             # 20.10, 28: pull from a registry that is not there, or does not have it (reported).
             r'Error response from daemon: (?:Get|Head) "[^"]+/v2/[^"]*": .*',
             r"Error response from daemon: manifest for [^ ]+ not found: .*",
             r"Error response from daemon: pull access denied for [^ ]+, .*",
-            # podman: run, image inspect, names, pull, names without a registry (reported).
+            # podman: run, image inspect, pull, names without a registry (reported).
             r"Error: (?:inspecting object: )?[^ ]+: image not known",
-            r"Error: repository name must be lowercase",
             r"Error: initializing source docker://.*",
             r'Error: short-name "[^"]+" did not resolve to an alias .*',
+        ),
+    ),
+    (
+        Fault.BAD_IMAGE,
+        (
+            # 20.10, 28: run, pull.
+            CLIENT + r"invalid reference format.*",
+            # 26: image inspect.
+            DAEMON + r"no such image: .*: invalid reference format.*",
+            # podman.
+            r"Error: repository name must be lowercase",
         ),
     ),
     (
