@@ -177,7 +177,7 @@ class SessionMap:
                 )
             if verdict.silent:
                 # Either the engine is silent too, and this says so, or it is the sandbox.
-                await self._client.inspect(started.id, timeout=bounds.ready)
+                await self._client.inspect(started.id, timeout=self._client.timeout - bounds.ready)
             # Nothing of this attempt can have run, whatever ends the visit from here on.
             visit.call = None
             await self.keeper.heal(session, started, verdict, healing)
