@@ -150,7 +150,7 @@ async def test_asyncios_own_cancellation(place: FakePlace, session: str | None) 
     """``Task.cancel`` and ``wait_for`` know no scopes, and end the command all the same."""
     async with place.executor() as executor:
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(executor.run(ExecSpec(do.lasts, session)), 0.1)
+            await asyncio.wait_for(executor.run(ExecSpec(do.lasts, session)), 1)
         assert [kill.why for kill in place.daemon.killed] == ["client-gone"]
         assert place.daemon.conversations == 0
         task = asyncio.create_task(executor.run(ExecSpec(do.lasts, session)))

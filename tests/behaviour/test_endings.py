@@ -66,7 +66,7 @@ async def test_a_cancelled_caller_takes_its_command_along(
 ) -> None:
     """It is dead by the time the cancellation comes out."""
     async with place.executor() as executor:
-        with move_on_after(0.5) as patience:
+        with move_on_after(1) as patience:
             await executor.run(ExecSpec(do.lasts, session))
         assert patience.cancelled_caught
         assert [kill.why for kill in place.daemon.killed] == ["client-gone"]

@@ -308,7 +308,7 @@ async def test_a_bug_in_the_background_is_not_lost(place: FakePlace) -> None:
 
 async def test_a_cancelled_body_closes_like_any_other(place: FakePlace) -> None:
     """Its call is ended, its executor is closed, and the cancellation goes on."""
-    with move_on_after(0.5) as patience:
+    with move_on_after(1) as patience:
         async with place.executor() as executor:
             await chat(executor, do.lasts)
     assert patience.cancelled_caught
