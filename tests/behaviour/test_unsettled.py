@@ -8,7 +8,7 @@ from anyio import create_task_group, sleep
 from sandbox_exec import SandboxBrokenError
 
 from . import vocabulary as do
-from .calls import Caller, chat, failure
+from .calls import Caller, chat, failure, until
 from .places import FakePlace
 
 pytestmark = pytest.mark.anyio
@@ -44,15 +44,17 @@ def restart(place: FakePlace) -> None:
 
 async def test_others_who_restart_it_again_and_again(place: FakePlace) -> None:
     """Each call ends well, with a true word of what was lost."""
-    async with place.executor() as executor, create_task_group() as group:
+    async with place.executor() as executor:
         await chat(executor, do.counts)
         callers = [Caller(executor, do.counts) for _ in range(8)]
         for caller in callers:
             fail(place, STOPPED, 2)
             place.daemon.die_before_ready_next()
-            group.start_soon(caller)
-            await sleep(0.05)
-            restart(place)
+            async with create_task_group() as group:
+                group.start_soon(caller)
+                # Refused twice, it waits before it looks again, so that no command runs now.
+                await until(lambda: not place.daemon._faults.failures)
+                restart(place)
     assert [caller.error for caller in callers] == [None] * 8
     told = " ".join(str(caller.result and caller.result.reset) for caller in callers)
     assert ("had been restarted" in told, "run out" in told) == (True, False)
@@ -80,10 +82,17 @@ async def test_others_who_never_leave_it_alone(place: FakePlace) -> None:
 
 async def test_an_end_that_is_none_is_healed_in_the_end(place: FakePlace) -> None:
     """An engine that takes a container for running whose processes are gone: nobody lost any."""
-    async with place.hasty() as executor:
+    hold = place.daemon.hold("restart")
+    async with place.hasty() as executor, create_task_group() as group:
         await chat(executor, do.counts)
-        fail(place, STOPPED, 5)
-        assert "no longer answered" in str((await chat(executor, do.counts)).reset)
+        fail(place, STOPPED, 1000)
+        caller = Caller(executor, do.counts)
+        group.start_soon(caller)
+        await hold.reached()
+        place.daemon._faults.failures.clear()
+        hold.release()
+    assert caller.result is not None
+    assert "no longer answered" in str(caller.result.reset)
 
 
 async def test_a_full_sandbox_is_told_by_looking_often(place: FakePlace) -> None:
