@@ -90,7 +90,7 @@ class FakePlace:
 
     def hasty(self, **settings: Any) -> LocalDockerExecutor:  # noqa: ANN401  # SandboxConfig's
         """Return an executor in real time, whose patience is short."""
-        patience = {"control_timeout": 0.3, "start_timeout": 0.5, "pull_timeout": 0.5}
+        patience = {"control_timeout": 0.5, "start_timeout": 0.8, "pull_timeout": 0.8}
         settings.setdefault("clock", time.monotonic)
         return self.executor(**{**patience, "grace": 0.15, **settings})
 
