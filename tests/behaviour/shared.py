@@ -248,7 +248,7 @@ async def ended_by(
             group.start_soon(call, executor)
             await chat(executor, do.awaits_begun)
             # It has begun, and what it printed is on the way.
-            await sleep(place.patience / 4)
+            await sleep(place.patience)
             await end(executor)
         await settled.wait()
     (error,) = errors
